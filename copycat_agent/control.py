@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from copycat_agent.errors import Problem
 from copycat_agent.model import Loss, LossReason, LossTotal, Sample, SavedRow, SourcePartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.lanes import KeptLanes
+from copycat_agent.offsets.lanes import SavedLanes
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.sources import FileView
 from copycat_agent.transactions.opening import Adopt
@@ -195,7 +195,7 @@ class Control(ABC):
             self._store.forget(chosen)
             return len(chosen)
 
-    def offset_lanes(self, name: str) -> KeptLanes:
+    def offset_lanes(self, name: str) -> SavedLanes:
         """Returns the exactly-once lanes of a connector, running or not, known or not."""
         return self._store.lanes(name)
 

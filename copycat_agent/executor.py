@@ -10,7 +10,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from copycat_agent.batch.following import Reporting
+from copycat_agent.batch.following import BatchChannel
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.delivery.at_least_once import AtLeastOnceTask
 from copycat_agent.delivery.batch_outcomes import without_answer
@@ -24,7 +24,7 @@ from copycat_agent.registry import FAULT, blamed, told
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from copycat_agent.delivery.base import MakeRun, TaskHalf
+    from copycat_agent.delivery.base import MakeRun, TaskDelivery
     from copycat_agent.model import Batch, Split, SplitResult, TaskId
 
     Results = Future[tuple[SplitResult, ...]]
@@ -72,7 +72,7 @@ class StayingExecutor(Protocol):
 
 
 @runtime_checkable
-class Examiner(Protocol):
+class DefinitionChecker(Protocol):
     """An executor that can say of a definition, before there is anything to read, that it cannot carry its batches."""
 
     def examine(self, definition: bytes) -> Future[FatalError | None]:
@@ -91,7 +91,7 @@ class InlineExecutor:
         self._producers = producers or Producers()
         self._run = run
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="inline")
-        self._stopping: dict[TaskId, threading.Event | Reporting] = {}
+        self._stopping: dict[TaskId, threading.Event | BatchChannel] = {}
 
     def submit(self, batch: Batch) -> Results:
         """Starts `batch` on a thread of this process."""
@@ -100,13 +100,13 @@ class InlineExecutor:
 
     def follow(self, batch: Batch, report: Callable[[tuple[SplitResult, ...]], None]) -> Results:
         """Starts `batch` on a thread of this process, which may stay as long as the batch does."""
-        stopping = self._stopping[batch.task] = Reporting(report)
+        stopping = self._stopping[batch.task] = BatchChannel(report)
         return self._threads.submit(self._run or run_batch, batch, self._producers, stopping)
 
     def join(self, task: TaskId, splits: tuple[Split, ...]) -> None:
         """Makes the task's batch take on the splits."""
         stopping = self._stopping.get(task)
-        if isinstance(stopping, Reporting):
+        if isinstance(stopping, BatchChannel):
             stopping.join(splits)
 
     def settle(self, task: TaskId) -> None:
@@ -122,7 +122,7 @@ class InlineExecutor:
         self._producers.close()
 
 
-TASK_HALVES: Mapping[str, TaskHalf] = {"at_least_once": AtLeastOnceTask(), "exactly_once": ExactlyOnceTask(), "files": FilesTask()}
+TASK_HALVES: Mapping[str, TaskDelivery] = {"at_least_once": AtLeastOnceTask(), "exactly_once": ExactlyOnceTask(), "files": FilesTask()}
 """By the name in a batch's plan: the guarantee, or files."""
 
 

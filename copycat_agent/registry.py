@@ -21,7 +21,18 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast, get_args
 
 from copycat_agent.errors import CopycatError, FatalError
 
-__all__ = ["FAULT", "Fence", "MissingPartError", "Provider", "Registry", "Unusable", "blamed", "told", "wrong_kind", "wrong_type_name"]
+__all__ = [
+    "FAULT",
+    "MissingPartError",
+    "Provider",
+    "ProviderGuard",
+    "Registry",
+    "UnusablePart",
+    "blamed",
+    "told",
+    "wrong_kind",
+    "wrong_type_name",
+]
 
 K = TypeVar("K")
 FAULT = "this is a fault of that package: tell whoever maintains it"
@@ -45,7 +56,7 @@ class Provider(NamedTuple):
         return f"package {self.package} {self.version}".rstrip()
 
 
-class Fence(NamedTuple):
+class ProviderGuard(NamedTuple):
     """Wraps the functions of a package's part; `whose` names it."""
 
     whose: str
@@ -66,7 +77,7 @@ class Fence(NamedTuple):
         return fenced
 
 
-class Unusable(NamedTuple):
+class UnusablePart(NamedTuple):
     """A part that a package declares but cannot provide: `why`, in words that name the package."""
 
     why: str
@@ -79,7 +90,7 @@ class MissingPartError(FatalError, KeyError):
     __str__ = FatalError.__str__
 
 
-class OwnParts(Mapping[str, K], Generic[K]):
+class BuiltInParts(Mapping[str, K], Generic[K]):
     """The built-in parts of one kind, by name, each imported on first use: a process needs only some of them. Thread-safe."""
 
     def __init__(self, parts: Mapping[str, K | str]) -> None:
@@ -108,14 +119,14 @@ class OwnParts(Mapping[str, K], Generic[K]):
 class Registry(Mapping[str, K], Generic[K]):
     """The parts of one kind, by name. Thread-safe. Iterates over built-in parts first, then over usable ones of packages."""
 
-    def __init__(self, noun: str, built_in: Mapping[str, K | str], check: Check[K], fenced: Callable[[K, Fence], K]) -> None:
+    def __init__(self, noun: str, built_in: Mapping[str, K | str], check: Check[K], fenced: Callable[[K, ProviderGuard], K]) -> None:
         """`noun` is the word for a part in messages, and its plural the end of the group's name: `transform`, `copycat_agent.transforms`.
 
-        `built_in` is as for `OwnParts`. `fenced` returns the part of a package with its functions wrapped.
+        `built_in` is as for `BuiltInParts`. `fenced` returns the part of a package with its functions wrapped.
         """
         self.noun = noun
         self.group = f"copycat_agent.{noun}s"
-        self.built_in = OwnParts(built_in)
+        self.built_in = BuiltInParts(built_in)
         self._check = check
         self._fenced = fenced
         self._found: dict[str, tuple[K, Provider]] = {}
@@ -130,18 +141,18 @@ class Registry(Mapping[str, K], Generic[K]):
             raise MissingPartError(
                 f"unknown {self.noun} {name!r:.80}", "a package that brings it has to be installed where the agent's tasks run"
             )
-        if isinstance(found, Unusable):
+        if isinstance(found, UnusablePart):
             raise MissingPartError(found.why, found.hint)
         return found
 
     def __iter__(self) -> Iterator[str]:
         names = [name for name in self._offered() if name not in self.built_in]
-        return iter([*self.built_in, *(name for name in sorted(names) if not isinstance(self.find(name), Unusable))])
+        return iter([*self.built_in, *(name for name in sorted(names) if not isinstance(self.find(name), UnusablePart))])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def find(self, name: str) -> K | Unusable | None:
+    def find(self, name: str) -> K | UnusablePart | None:
         """Returns the part of this name, or why it is unusable, or None if there is none."""
         if name in self.built_in:
             return self.built_in[name]
@@ -172,14 +183,14 @@ class Registry(Mapping[str, K], Generic[K]):
     def _offered(self) -> set[str]:
         return {point.name for point in metadata.entry_points(group=self.group) if _NAME.fullmatch(point.name)}
 
-    def _look_for(self, name: str) -> Unusable | None:
+    def _look_for(self, name: str) -> UnusablePart | None:
         """Puts the part into `_found`, or returns why not. A failure is not remembered: a person may have repaired it by the next time."""
         points = {(point.value, _origin(point)): point for point in metadata.entry_points(group=self.group, name=name)}
         if not points:
             return None
         if len(points) > 1:
             packages = " and ".join(sorted(origin.text for _, origin in points))
-            return Unusable(f"{self.noun} {name!r} is brought by more than one package: {packages}", "remove all but one of them")
+            return UnusablePart(f"{self.noun} {name!r} is brought by more than one package: {packages}", "remove all but one of them")
         ((_, origin), point) = next(iter(points.items()))
         try:
             part = point.load()
@@ -187,9 +198,11 @@ class Registry(Mapping[str, K], Generic[K]):
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the package's own: it must harm nobody who does not use it
             wrong = f"it cannot be loaded: {told(error)}"
         if wrong:
-            return Unusable(f"{self.noun} {name!r} of {origin.text}: {wrong}", "repair or replace the package, then start the agent again")
+            return UnusablePart(
+                f"{self.noun} {name!r} of {origin.text}: {wrong}", "repair or replace the package, then start the agent again"
+            )
         _MODULES[point.module] = origin
-        self._found[name] = self._fenced(part, Fence(f"{self.noun} {name!r} of {origin.text}")), origin
+        self._found[name] = self._fenced(part, ProviderGuard(f"{self.noun} {name!r} of {origin.text}")), origin
         return None
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent import logs
-from copycat_agent.batch.following import Reporting
+from copycat_agent.batch.following import BatchChannel
 from copycat_agent.delivery.batch_outcomes import without_answer
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.executor import run_batch
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     Run = Callable[[Batch, Producers, Callable[[], bool]], Results]
     """`executor.run_batch`, or a test's replacement; pickled by reference, so importable in a worker."""
 
-_Stopping = threading.Event | Reporting
+_Stopping = threading.Event | BatchChannel
 
 BEAT_SECONDS = 2.0
-"""How often a runner on another host with a batch sends a `Beat`: a dead or disconnected one would look like a working one."""
+"""How often a runner on another host with a batch sends a `RunnerHeartbeat`: a dead or disconnected one would look like a working one."""
 
 THREADS = 64
 """Batches of one runner at a time, without those whose mount hangs. The driver sends no more: a waiting one would use up its time."""
@@ -81,7 +81,7 @@ class Settle(NamedTuple):
     task: TaskId
 
 
-class TakeOn(NamedTuple):
+class AddSplits(NamedTuple):
     """Driver -> runner: the staying batch with that number should take on these splits as well. Has no effect once it has ended."""
 
     number: int
@@ -102,13 +102,13 @@ class Report(NamedTuple):
     results: bytes
 
 
-class Beat(NamedTuple):
+class RunnerHeartbeat(NamedTuple):
     """Runner on another host -> driver, every `BEAT_SECONDS` while it has a batch."""
 
     runner: int
 
 
-class Said(NamedTuple):
+class LogMessage(NamedTuple):
     """Runner -> driver: a log record, for the agent's log."""
 
     record: logging.LogRecord
@@ -137,7 +137,7 @@ def run_safely(batch: Batch, producers: Producers, stopping: Callable[[], bool],
         return failed(batch, error)
     except BaseException as error:  # noqa: BLE001  a thread's SystemExit would vanish, and its batch with it
         return failed(batch, _bug(error))
-    if len(results) != len(batch.splits) and not (isinstance(stopping, Reporting) and len(results) > len(batch.splits)):
+    if len(results) != len(batch.splits) and not (isinstance(stopping, BatchChannel) and len(results) > len(batch.splits)):
         return failed(batch, FatalError(f"the batch yielded {len(results)} results for {len(batch.splits)} splits"))
     return results
 
@@ -174,7 +174,7 @@ def serve(address: str, index: int, run: Run = run_batch, level: int = logging.W
 
 
 def serve_over(connection: Connection | TlsChannel, hello: Hello, run: Run, level: int, *, beats: bool = False) -> bool:
-    """Serves as `serve`, over an open connection over which both ends have proved the key. `beats`: see `Beat`."""
+    """Serves as `serve`, over an open connection over which both ends have proved the key. `beats`: see `RunnerHeartbeat`."""
     with contextlib.closing(connection):
         runner = _Runner(connection, run)
         _log_to(runner.send, level)
@@ -251,27 +251,27 @@ class _Runner:
         with contextlib.suppress(OSError):
             while not ended.wait(BEAT_SECONDS):
                 if self._stops:
-                    self.send(Beat(index))
+                    self.send(RunnerHeartbeat(index))
 
-    def send(self, message: Hello | Answer | Beat | Report | Said) -> None:
+    def send(self, message: Hello | Answer | RunnerHeartbeat | Report | LogMessage) -> None:
         """Sends a message, from any thread. Raises OSError if the driver has hung up, and what pickle raises."""
         data = pickle.dumps(message, PICKLE)
         with self._sending:
             self._connection.send_bytes(data)
 
-    def _take(self, message: Work | Settle | TakeOn) -> None:
+    def _take(self, message: Work | Settle | AddSplits) -> None:
         if isinstance(message, Settle):
             for task, asked in self._stops.copy().values():
                 if task == message.task:
                     asked.set()
             return
-        if isinstance(message, TakeOn):
+        if isinstance(message, AddSplits):
             _, joined = self._stops.get(message.number, (None, None))
-            if isinstance(joined, Reporting):
+            if isinstance(joined, BatchChannel):
                 joined.join(message.splits)
             return
         os.environ.update(message.environ or {})
-        stopping: _Stopping = Reporting(functools.partial(self._report, message)) if message.batch.follow_seconds else threading.Event()
+        stopping: _Stopping = BatchChannel(functools.partial(self._report, message)) if message.batch.follow_seconds else threading.Event()
         self._stops[message.number] = message.batch.task, stopping
         if not self._threads.run(message, stopping):
             self._answer(message, failed(message.batch, RetriableError(*_NO_THREAD), begun=False))
@@ -348,10 +348,10 @@ class _Threads:
                 self._changed.notify_all()
 
 
-class _Forward(logging.Handler):
+class _LogForwarder(logging.Handler):
     """Sends log records to the driver. Those that cannot be sent are dropped: a log must not stop a batch."""
 
-    def __init__(self, send: Callable[[Said], None]) -> None:
+    def __init__(self, send: Callable[[LogMessage], None]) -> None:
         super().__init__()
         self._forward = send
 
@@ -362,13 +362,13 @@ class _Forward(logging.Handler):
             plain.msg, plain.args, plain.exc_info = record.getMessage(), None, None
             if record.exc_info and record.exc_info[1]:
                 plain.fields = {**getattr(record, "fields", {}), "error": _where(record.exc_info[1])}
-            self._forward(Said(plain))
+            self._forward(LogMessage(plain))
 
 
-def _log_to(send: Callable[[Said], None], level: int) -> None:
+def _log_to(send: Callable[[LogMessage], None], level: int) -> None:
     """Sends everything that this process logs to the driver, and not to a stream that nobody reads."""
     root = logging.getLogger()
-    root.handlers = [_Forward(send)]
+    root.handlers = [_LogForwarder(send)]
     root.setLevel(max(level, logging.WARNING))
     logging.getLogger("copycat_agent").setLevel(level)
 

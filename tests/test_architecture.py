@@ -24,7 +24,7 @@ PACKAGE = "copycat_agent"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("model", "logs", "tls_channel", "templates", "patterns", "registry", "small_files", "failpoints", "display", "probe", "sql_types"),
-    ("options", "transactions", "turns", "wake", "maven"),
+    ("options", "transactions", "fair_executor", "wake", "maven"),
     ("oauth",),
     ("sources", "sinks", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
     ("encoding",),

@@ -17,7 +17,7 @@ from copycat_agent import __version__, failpoints, logs
 from copycat_agent.agent.carriers import Elsewhere, executor_of, host_of
 from copycat_agent.agent.files import DefinitionFiles, Follower, WantedDefinitions
 from copycat_agent.agent.kept_files import KeptFiles, known_files
-from copycat_agent.agent.leading import Leading, StoppedError
+from copycat_agent.agent.leading import LeaderElection, StoppedError
 from copycat_agent.agent.reloading import Reloader
 from copycat_agent.api.server import ApiServer
 from copycat_agent.control import AgentView, Control, Reload
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from copycat_agent.options import Definition
     from copycat_agent.worker.handle import Target
 
-__all__ = ["Agent", "DefinitionFiles", "Elsewhere", "Leading", "Settings", "StoppedError", "WantedDefinitions"]
+__all__ = ["Agent", "DefinitionFiles", "Elsewhere", "LeaderElection", "Settings", "StoppedError", "WantedDefinitions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Agent(Control):
         manager: ServiceManager | None = None,
         queries: bool = False,
         master: str | None = None,
-        leading: Leading | None = None,
+        leading: LeaderElection | None = None,
     ) -> None:
         """Locks the state directory and begins to start Spark, which comes up in the background.
 

@@ -11,7 +11,7 @@ from copycat_agent.errors import FatalError, Problem
 from copycat_agent.sources import SOURCES
 from copycat_agent.spark.cluster import ClusterExecutor
 from copycat_agent.spark.cluster_host import ClusterHost, is_cluster, refusal
-from copycat_agent.spark.cluster_staff import ClusterStaff
+from copycat_agent.spark.cluster_runner_pool import ClusterRunnerPool
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import ChoosingExecutor, JobExecutor, on_this_host
 from copycat_agent.spark.runners import RunnerExecutor
@@ -46,8 +46,8 @@ def host_of(
 def executor_of(host: SparkHost, hung: Hung, *, until_idle: bool) -> Executor:
     """Returns the executor that sends batches to the tasks of a started host. Raises FatalError."""
     if isinstance(host, ClusterHost):
-        staff = ClusterStaff(host)
-        return ChoosingExecutor(RunnerExecutor(staff), ClusterExecutor(host), staff.leave_cores)
+        pool = ClusterRunnerPool(host)
+        return ChoosingExecutor(RunnerExecutor(pool), ClusterExecutor(host), pool.leave_cores)
     return JobExecutor(host) if until_idle else on_this_host(host, hung)
 
 

@@ -42,7 +42,7 @@ def known_files(store: OffsetStore, *, rebuild: bool) -> dict[str, set[str]] | N
 
 
 class KeptFiles:
-    """A `sources.Keeper` for all connectors, over the service manager's store. Thread-safe.
+    """A `sources.DescriptorStore` for all connectors, over the service manager's store. Thread-safe.
 
     A file is stored once for all its owners, and removed when the last one has released it. When there is no room, files kept with `first`
     replace others. Its name is its identity (device, inode, birth), which leads to the offset of any generation: with the generation in

@@ -36,7 +36,7 @@ class StoppedError(Exception):
     """This process was asked to stop before it had the state of its agent."""
 
 
-class Leading:
+class LeaderElection:
     """Makes this process one of those with its agent id. Use as a context manager around the agent."""
 
     def __init__(self, kafka: KafkaOptions, agent_id: str, *, stopping: Callable[[], bool], tick: Callable[[str], None]) -> None:

@@ -29,7 +29,7 @@ Made = TypeVar("Made")
 _log = logs.get("api")
 
 
-class Renewed(Generic[Made]):
+class FileBacked(Generic[Made]):
     """A value that `make` creates from `files`, again whenever they change. Call it to get the value. Thread-safe."""
 
     def __init__(self, files: Sequence[str], make: Callable[[], Made]) -> None:
@@ -80,14 +80,14 @@ Role = Literal["view", "operate"]
 """The rights of a user; `operate` includes `view`."""
 
 
-class _Hashed(NamedTuple):
+class _HashedPassword(NamedTuple):
     rounds: int
     salt: bytes
     digest: bytes
     role: Role = "view"
 
 
-_NOBODY = _Hashed(ROUNDS, bytes(_SALT_BYTES), bytes(32))
+_NOBODY = _HashedPassword(ROUNDS, bytes(_SALT_BYTES), bytes(32))
 """Checked for unknown names: this takes as long as for others and never succeeds, so that timing does not reveal which names exist."""
 
 
@@ -102,13 +102,13 @@ def line_of(name: str, password: str, rounds: int = ROUNDS, role: Role = "view")
 
 def logins(path: str) -> Callable[[], Logins]:
     """Returns a callable that returns the logins of the present file. Raises FatalError if the file is invalid."""
-    return Renewed((path,), lambda: Logins(_users(path)))
+    return FileBacked((path,), lambda: Logins(_users(path)))
 
 
 class Logins:
     """Names and hashed passwords. Thread-safe."""
 
-    def __init__(self, users: dict[str, _Hashed]) -> None:
+    def __init__(self, users: dict[str, _HashedPassword]) -> None:
         self._users = users
         self._slow = threading.Lock()
         self._key = os.urandom(32)
@@ -144,7 +144,7 @@ class Logins:
         return user.role
 
 
-def _fits(user: _Hashed | None, password: str) -> bool:
+def _fits(user: _HashedPassword | None, password: str) -> bool:
     known = user or _NOBODY
     return hmac.compare_digest(digest(password, known.salt, known.rounds), known.digest) and user is not None
 
@@ -159,14 +159,14 @@ def _login(authorization: str) -> tuple[str, str] | None:
     return (name, password) if scheme.lower() == "basic" and colon else None
 
 
-def _users(path: str) -> dict[str, _Hashed]:
+def _users(path: str) -> dict[str, _HashedPassword]:
     try:
         lines = read_small_file(path, _FILE_BYTES_MAX).decode("utf-8").splitlines()
     except OSError as error:
         raise FatalError(f"api.users: {path} cannot be read: {error.strerror}", "the agent's user has to be able to read it") from None
     except UnicodeDecodeError:
         raise FatalError(f"api.users: {path} is no text in UTF-8", "see: copycat passwd --help") from None
-    users: dict[str, _Hashed] = {}
+    users: dict[str, _HashedPassword] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -180,12 +180,12 @@ def _users(path: str) -> dict[str, _Hashed]:
     return users
 
 
-def _parsed(line: str) -> tuple[str, _Hashed | None]:
+def _parsed(line: str) -> tuple[str, _HashedPassword | None]:
     match = _LINE.fullmatch(line)
     if match is None or not ROUNDS_MIN <= int(match[2]) <= ROUNDS_MAX:
         return "", None
     try:
-        return match[1], _Hashed(int(match[2]), _decoded(match[3]), _decoded(match[4]), cast("Role", match[5] or "view"))
+        return match[1], _HashedPassword(int(match[2]), _decoded(match[3]), _decoded(match[4]), cast("Role", match[5] or "view"))
     except binascii.Error:
         return "", None
 
@@ -206,7 +206,7 @@ def _decoded(text: str) -> bytes:
 
 def contexts(cert_file: str, key_file: str) -> Callable[[], ssl.SSLContext]:
     """Returns a callable that returns the TLS context for a new connection. Raises FatalError if the files cannot be used."""
-    return Renewed((cert_file, key_file), lambda: _context(cert_file, key_file))
+    return FileBacked((cert_file, key_file), lambda: _context(cert_file, key_file))
 
 
 def _context(cert_file: str, key_file: str) -> ssl.SSLContext:

@@ -170,7 +170,7 @@ class ApiServer:
             ports = open_ports(self._options, undo) if self._options else []
             history = RateHistory(self._control.statuses)
             undo.callback(history.close)
-            late = _Late(self._control, self._mounts, ports, history, self._path)
+            late = _LazyApplications(self._control, self._mounts, ports, history, self._path)
             undo.callback(late.close)
             servers = [Server(unix.socket, partial(late.answer, 0, COMMANDS.form), COMMANDS)]
             undo.callback(servers[0].close)
@@ -192,7 +192,7 @@ class ApiServer:
         self._undo.close()
 
 
-class _Late:
+class _LazyApplications:
     """The applications of all sockets, created at the first request, or after `GRACE_SECONDS`."""
 
     def __init__(self, control: Control, mounts: MakeMounts, ports: Sequence[Port], history: RateHistory, path: Path) -> None:

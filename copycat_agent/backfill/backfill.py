@@ -20,13 +20,13 @@ from copycat_agent import logs
 from copycat_agent.agent.reloading import Renames, find_renames
 from copycat_agent.backfill.summary import RunPart, Summary, summarise
 from copycat_agent.definitions import load_directory
-from copycat_agent.delivery.exactly_once.attempts import MakeWorld, World, kafka_world
+from copycat_agent.delivery.exactly_once.attempts import KafkaAccess, MakeKafkaAccess, kafka_access
 from copycat_agent.encoding.window import WindowedDefinition, WindowOptions
 from copycat_agent.errors import BusyError, CopycatError, FatalError
 from copycat_agent.executor import Executor
 from copycat_agent.model import OFFSETS_TOPIC, Batch, Head, LaneId, OffsetsPartition, Position, SplitResult, TaskId
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.lanes import KeptLanes
+from copycat_agent.offsets.lanes import SavedLanes
 from copycat_agent.options import AgentOptions, Definition, SparkOptions
 from copycat_agent.sources import FileView, Source
 from copycat_agent.spark.cluster import ClusterExecutor
@@ -43,7 +43,7 @@ MOST = 5000
 _log = logs.get("backfill")
 
 
-def clear_lanes(definition: Definition, store: OffsetStore, make_world: MakeWorld = kafka_world) -> None:
+def clear_lanes(definition: Definition, store: OffsetStore, make_access: MakeKafkaAccess = kafka_access) -> None:
     """Deletes the lanes of a run with its own store from Kafka. Raises nothing: after a failure some KB stay.
 
     If the run is resumed even so, its store counts.
@@ -52,28 +52,28 @@ def clear_lanes(definition: Definition, store: OffsetStore, make_world: MakeWorl
         kept = store.lanes(definition.name)
         if kept.place is not None:
             store.leave_lanes(definition.name)
-            world = make_world(definition, lambda: False)
+            access = make_access(definition, lambda: False)
             try:
-                home = _home(definition, store, kept, world)
+                home = _home(definition, store, kept, access)
                 for place, entries in ((kept.place, _tombstones(definition, store, kept)), (home, _of_name(definition, store))):
-                    _tell(transactional_id(_lane(store, kept, 0), 0), place, entries, world)
+                    _tell(transactional_id(_lane(store, kept, 0), 0), place, entries, access)
             finally:
-                world.close()
+                access.close()
     except CopycatError as error:
         _log.warning("positions of this run stay in the offsets topic, which costs some KB", connector=definition.name, why=str(error))
 
 
-def _lane(store: OffsetStore, kept: KeptLanes, number: int) -> LaneId:
+def _lane(store: OffsetStore, kept: SavedLanes, number: int) -> LaneId:
     return LaneId(store.agent_uuid, kept.id, number)
 
 
-def _home(definition: Definition, store: OffsetStore, kept: KeptLanes, world: World) -> OffsetsPartition:
+def _home(definition: Definition, store: OffsetStore, kept: SavedLanes, access: KafkaAccess) -> OffsetsPartition:
     """Returns the partition that holds the id of the run's connector."""
-    count = store.partitions(kept.cluster, world.ensure_topic(OFFSETS_TOPIC))
+    count = store.partitions(kept.cluster, access.ensure_topic(OFFSETS_TOPIC))
     return OffsetsPartition(OFFSETS_TOPIC, partition_of(store.agent_uuid, definition.name, count))
 
 
-def _tombstones(definition: Definition, store: OffsetStore, kept: KeptLanes) -> list[Entry]:
+def _tombstones(definition: Definition, store: OffsetStore, kept: SavedLanes) -> list[Entry]:
     """Returns a tombstone for every key that the run may have. Heads come last, so that a failure leaves complete lanes."""
     name, agent = definition.name, store.agent_uuid
     untold = store.unpublished(name, MOST)  # offsets deleted here, but not in Kafka yet
@@ -88,9 +88,9 @@ def _of_name(definition: Definition, store: OffsetStore) -> list[Entry]:
     return [id_entry(store.agent_uuid, definition.name, None), head_entry(asked_by, Head())._replace(value=None)]
 
 
-def _tell(transactional_id: str, place: OffsetsPartition, entries: Sequence[Entry], world: World) -> None:
+def _tell(transactional_id: str, place: OffsetsPartition, entries: Sequence[Entry], access: KafkaAccess) -> None:
     for begin in range(0, len(entries), MOST):
-        perform(_transaction(transactional_id, place, entries[begin : begin + MOST]), cast("Steps", world))
+        perform(_transaction(transactional_id, place, entries[begin : begin + MOST]), cast("Steps", access))
 
 
 def _transaction(transactional_id: str, place: OffsetsPartition, entries: Sequence[Entry]) -> Lines[None]:
@@ -117,18 +117,18 @@ class Host(Protocol):
         """Ends everything that was started."""
 
 
-class Carrier(NamedTuple):
+class ExecutorFactory(NamedTuple):
     """The number of batches at a time, and the function that starts their executor: called with the first batch, raises FatalError."""
 
     tasks: int
     start: Callable[[], tuple[Executor, Host]]
 
 
-Choose = Callable[["SparkOptions", Path, "Callable[[FatalError], None]"], Carrier]
-"""`choose(spark options, private directory, on_failure)` returns a `Carrier`. Raises FatalError."""
+Choose = Callable[["SparkOptions", Path, "Callable[[FatalError], None]"], ExecutorFactory]
+"""`choose(spark options, private directory, on_failure)` returns a `ExecutorFactory`. Raises FatalError."""
 
 
-def on_this_host(options: SparkOptions, run_dir: Path, on_failure: Callable[[FatalError], None]) -> Carrier:
+def on_this_host(options: SparkOptions, run_dir: Path, on_failure: Callable[[FatalError], None]) -> ExecutorFactory:
     """Returns a Spark session of its own, beside an agent's: with all cores, unless agent.yaml says how many. See `Choose`."""
     runners = min(MOST_LOCAL_TASKS, len(os.sched_getaffinity(0))) if options.master in _ANY_CORES else None
     host = SparkHost(options, run_dir, runners, on_failure=on_failure)
@@ -137,7 +137,7 @@ def on_this_host(options: SparkOptions, run_dir: Path, on_failure: Callable[[Fat
         host.start()
         return JobExecutor(host), host
 
-    return Carrier(host.runners, start)
+    return ExecutorFactory(host.runners, start)
 
 
 def on_master(master: str, tasks: int) -> Choose:
@@ -145,14 +145,14 @@ def on_master(master: str, tasks: int) -> Choose:
     if not is_cluster(master):
         return lambda options, run_dir, on_failure: on_this_host(options.model_copy(update={"master": master}), run_dir, on_failure)
 
-    def choose(options: SparkOptions, run_dir: Path, on_failure: Callable[[FatalError], None]) -> Carrier:
+    def choose(options: SparkOptions, run_dir: Path, on_failure: Callable[[FatalError], None]) -> ExecutorFactory:
         host = ClusterHost(options, run_dir, master, tasks, on_failure=on_failure)
 
         def start() -> tuple[Executor, Host]:
             host.start()
             return ClusterExecutor(host), host
 
-        return Carrier(tasks, start)
+        return ExecutorFactory(tasks, start)
 
     return choose
 
@@ -160,7 +160,7 @@ def on_master(master: str, tasks: int) -> Choose:
 class _LateExecutor:
     """An `executor.Executor` that starts the real one with the first batch: a run that finds everything delivered needs no Spark."""
 
-    def __init__(self, carrier: Carrier, on_failure: Callable[[FatalError], None]) -> None:
+    def __init__(self, carrier: ExecutorFactory, on_failure: Callable[[FatalError], None]) -> None:
         self._carrier = carrier
         self._on_failure = on_failure
         self._lock = threading.Lock()

@@ -44,7 +44,7 @@ class EarlierDelivery(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ReadableFile:
     """An open file: `read` returns its bytes as stored; `codec` is its compression, "" without."""
 
     path: str
@@ -78,7 +78,7 @@ class EarlierDeliveries:
                     self._whole.setdefault(offset.size, {}).setdefault(proof.head, []).append(former)
         self._lengths = {length for length, *_ in self._by_head}
 
-    def before(self, file: Looked) -> list[EarlierDelivery]:
+    def before(self, file: ReadableFile) -> list[EarlierDelivery]:
         """Returns the offsets after which the file may be continued, the furthest first. Raises OSError.
 
         For a file that is not compressed, the first is proven. For a compressed one a task unpacks it to prove one (`Split.origins`).
@@ -91,7 +91,7 @@ class EarlierDeliveries:
         found.sort(key=lambda former: -former.offset.position)
         return found if file.codec else [former for former in found if _holds(file, former.offset)][:1]
 
-    def _alike(self, file: Looked, head: bytes) -> Iterable[EarlierDelivery]:
+    def _alike(self, file: ReadableFile, head: bytes) -> Iterable[EarlierDelivery]:
         """Returns other files of its name with the same beginning, `_MOST_ALIKE` at most."""
         name = rotation_family(file.path)
         lengths = (length for length in self._lengths if length <= len(head))
@@ -99,7 +99,7 @@ class EarlierDeliveries:
         others = (former for former in itertools.chain.from_iterable(alike) if not _is_of(former, file.identity))
         return itertools.islice(others, _MOST_ALIKE)
 
-    def whole(self, file: Looked) -> EarlierDelivery | None:
+    def whole(self, file: ReadableFile) -> EarlierDelivery | None:
         """Returns the file that was read to its end with the same bytes, and is this one, or had its name or its time. Raises OSError.
 
         Under another name equal bytes may be new records, as in a report that is written every hour.
@@ -114,7 +114,7 @@ class EarlierDeliveries:
                 return former
         return None
 
-    def _is_copy(self, former: EarlierDelivery, file: Looked, head: bytes) -> bool:
+    def _is_copy(self, former: EarlierDelivery, file: ReadableFile, head: bytes) -> bool:
         """Returns whether equal bytes make another file of that name the same log: bytes that no other log has.
 
         Head and tail are all of a small file. What lies between them in a larger one is unknown, so a beginning that other logs may have
@@ -170,7 +170,7 @@ def _begins_with(head: bytes, former: EarlierDelivery) -> bool:
     return len(head) >= proof.head_bytes and fingerprint.digest(head[: proof.head_bytes]) == proof.head
 
 
-def _holds(file: Looked, offset: SourceOffset) -> bool:
+def _holds(file: ReadableFile, offset: SourceOffset) -> bool:
     return file.size >= offset.position and fingerprint.holds(file.read, offset.fingerprint, offset.position)
 
 
@@ -193,7 +193,7 @@ def _identity(key: str) -> Identity | None:
         return None
 
 
-def _digest(file: Looked) -> str:
+def _digest(file: ReadableFile) -> str:
     """Returns `fingerprint.digest` of the whole file."""
     found = hashlib.blake2b(digest_size=16)
     position = 0

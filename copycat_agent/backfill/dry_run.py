@@ -27,7 +27,7 @@ from copycat_agent.sources.files.packing.unpacking import unpacker_of
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 
 if TYPE_CHECKING:
-    from copycat_agent.backfill.path_runs import Chosen
+    from copycat_agent.backfill.path_runs import PathSelection
 
 SAMPLE_BYTES = 2**20
 """Bytes read of each of the first `SAMPLED_FILES` files: enough to estimate the size of its records."""
@@ -52,7 +52,7 @@ class SizeSample(NamedTuple):
 
 def plan_of(
     definition: Definition,
-    chosen: Chosen | None,
+    chosen: PathSelection | None,
     delivered: EarlierDeliveries | None,
     saved: Mapping[SourcePartition, SavedRow],
     rate: int,

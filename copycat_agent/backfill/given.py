@@ -22,7 +22,7 @@ from copycat_agent.logs import Log
 from copycat_agent.model import Account, SourceOffset, SourcePartition, SplitResult
 from copycat_agent.options import DeliveryOptions, SourceOptions
 from copycat_agent.sources import Changes, FileView, Lag, Offsets, Plan, Source, SourceKind
-from copycat_agent.sources.base import Closeup
+from copycat_agent.sources.base import FileDetail
 from copycat_agent.sources.log_file.rotation import log_of
 from copycat_agent.sources.planner import PER_BATCH, READY, Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir.outcomes import damage_loss
@@ -261,7 +261,7 @@ class _GivenFiles:
     def passed_over(self) -> Mapping[str, str]:
         return {}
 
-    def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
+    def look_closely(self, path: str, most_bytes: int) -> FileDetail | None:
         """Returns None: not used for these files."""
         del path, most_bytes
         return None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
-from copycat_agent.backfill.delivered import EarlierDeliveries, EarlierDelivery, Looked
+from copycat_agent.backfill.delivered import EarlierDeliveries, EarlierDelivery, ReadableFile
 from copycat_agent.formats import Reader
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources import FileView
@@ -124,7 +124,7 @@ class GivenFile:
         """
         self.fd = os.open(self.path, _FLAGS)
         try:
-            looked = Looked(self.path, self._identity, self.end, self._mtime_ns, self.offset.compression, self._read)
+            looked = ReadableFile(self.path, self._identity, self.end, self._mtime_ns, self.offset.compression, self._read)
             if whole:
                 found = delivered.whole(looked)
                 self.offset = replace(self.offset, done=True) if found else self.offset

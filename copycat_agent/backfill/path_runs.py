@@ -44,7 +44,7 @@ _log = logs.get("backfill")
 State = Literal["begun", "finished", "given_up"]
 
 
-class Chosen(NamedTuple):
+class PathSelection(NamedTuple):
     """The files, absolute, each once, in the order of their PATHs; those of a pattern or a directory by name.
 
     `remote` are addresses, which their own source lists. `nothing` are PATHs without a file, each with the reason. `excluded` are
@@ -57,7 +57,7 @@ class Chosen(NamedTuple):
     excluded: tuple[str, ...] = ()
 
 
-def choose(paths: Iterable[str], exclude: Sequence[str] = ()) -> Chosen:
+def choose(paths: Iterable[str], exclude: Sequence[str] = ()) -> PathSelection:
     """Returns the files that `paths` stand for now, without those that match `exclude`.
 
     A directory stands for the regular files in it that are not hidden, without its subdirectories: for these there is `DIR/**/*`. A
@@ -77,7 +77,7 @@ def choose(paths: Iterable[str], exclude: Sequence[str] = ()) -> Chosen:
         excluded.update(dict.fromkeys(sorted(left_out)))
         if why:
             nothing.append(f"{path}: {why}")
-    return Chosen(tuple(files), tuple(remote), tuple(nothing), tuple(excluded))
+    return PathSelection(tuple(files), tuple(remote), tuple(nothing), tuple(excluded))
 
 
 def _expand(path: str) -> tuple[list[str], str]:
@@ -113,7 +113,7 @@ def _is_file(path: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PathRun:
     """One run. `asked` are its absolute PATHs, `files` what they stood for at its start. Times in epoch milliseconds; None: no limit.
 
     `shape` identifies how the definition finds records in a file: the meaning of an offset depends on it.
@@ -144,7 +144,7 @@ class Run:
         write_json(self.directory / "run.json", {"version": 1, **values})
 
 
-class Runs:
+class PathRuns:
     """All runs below one state directory. Hold `held` while looking for a run and beginning one: two must not begin the same."""
 
     def __init__(self, state_dir: Path) -> None:
@@ -166,7 +166,7 @@ class Runs:
         finally:
             os.close(descriptor)
 
-    def all(self) -> list[Run]:
+    def all(self) -> list[PathRun]:
         """Returns every run that can be read, the oldest first."""
         try:
             names = sorted(entry.name for entry in self._home.iterdir() if entry.is_dir())
@@ -174,12 +174,12 @@ class Runs:
             return []
         return [run for name in names if (run := _read(self._home / name))]
 
-    def unfinished(self, connector: str, asked: tuple[str, ...]) -> Run | None:
+    def unfinished(self, connector: str, asked: tuple[str, ...]) -> PathRun | None:
         """Returns the latest unfinished run of this connector over these PATHs, None without one."""
         found = [run for run in self.all() if run.state == "begun" and run.connector == connector and sorted(run.asked) == sorted(asked)]
         return found[-1] if found else None
 
-    def begin(self, run: Run) -> Run:
+    def begin(self, run: PathRun) -> PathRun:
         """Writes a new run to disk and returns it, with `run.directory` set."""
         now = time.time()
         name = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + f"-{secrets.token_hex(2)}"
@@ -208,7 +208,7 @@ class Runs:
                     yield partition, offset, f"backfill {run.name}"
 
 
-def is_worked_on(run: Run) -> bool:
+def is_worked_on(run: PathRun) -> bool:
     """Returns whether a process works on the run now: then it must not be ended."""
     try:
         descriptor = os.open(run.directory / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -223,7 +223,7 @@ def is_worked_on(run: Run) -> bool:
     return False
 
 
-def finish(run: Run, summary: Mapping[str, Any], rows: Mapping[SourcePartition, SourceOffset]) -> None:
+def finish(run: PathRun, summary: Mapping[str, Any], rows: Mapping[SourcePartition, SourceOffset]) -> None:
     """Saves the account and offsets of a finished run, and removes its closed store. Raises OSError, after which it can be resumed."""
     write_json(run.directory / "rows.json", to_documents(rows))
     write_json(run.directory / "account.json", summary)
@@ -231,7 +231,7 @@ def finish(run: Run, summary: Mapping[str, Any], rows: Mapping[SourcePartition, 
     _drop_store(run.directory)
 
 
-def give_up(run: Run) -> None:
+def give_up(run: PathRun) -> None:
     """Ends an unfinished run that is replaced by a new one. What it delivered stays known."""
     rows = rows_of(run)
     write_json(run.directory / "rows.json", to_documents(rows))
@@ -239,7 +239,7 @@ def give_up(run: Run) -> None:
     _drop_store(run.directory)
 
 
-def rows_of(run: Run) -> dict[SourcePartition, SourceOffset]:
+def rows_of(run: PathRun) -> dict[SourcePartition, SourceOffset]:
     """Returns the run's offset in each file, nothing if its store cannot be read. Takes no lock."""
     try:
         kept = json.loads((run.directory / "rows.json").read_text("utf-8"))
@@ -272,13 +272,13 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
         os.close(directory)
 
 
-def _read(directory: Path) -> Run | None:
+def _read(directory: Path) -> PathRun | None:
     """Returns the run in a directory, None for anything else or an incomplete one."""
     try:
         values = json.loads((directory / "run.json").read_text("utf-8"))
-        known = {one.name for one in fields(Run)} - {"directory"}
+        known = {one.name for one in fields(PathRun)} - {"directory"}
         lists = {name: tuple(values[name]) for name in ("asked", "files", "remote")}
-        return Run(directory, **{name: value for name, value in values.items() if name in known} | lists)
+        return PathRun(directory, **{name: value for name, value in values.items() if name in known} | lists)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

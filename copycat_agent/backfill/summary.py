@@ -31,7 +31,7 @@ class RunPart(NamedTuple):
     problem: str = ""
 
 
-class Books(Protocol):
+class AccountAccess(Protocol):
     """Access to accounts and offsets: a store, or an agent that has one."""
 
     def accounts(self, connector: str, /) -> Mapping[SourcePartition, Account]:
@@ -44,7 +44,9 @@ class Books(Protocol):
         """Returns how much was given up, over all connectors."""
 
 
-def summarise(definition: Definition, books: Books, part: RunPart, *, before: Totals | None = None, untouched: bool = False) -> Summary:
+def summarise(
+    definition: Definition, books: AccountAccess, part: RunPart, *, before: Totals | None = None, untouched: bool = False
+) -> Summary:
     """Returns the account of the connector's run, with its last part.
 
     `before`: loss totals from before this run. `untouched`: includes files without anything new.

@@ -5,8 +5,8 @@ writes from the kernel, checks the sizes of written files at most once in a few 
 new data join it meanwhile. The batch ends when nothing was added for a while: then events wake the driver when there is something to
 read.
 
-inotify(7) is called directly (`Growth`): watchdog cannot wait in the thread that reads, and waking one thread by another costs as much
-again.
+inotify(7) is called directly (`GrowthReporter`): watchdog cannot wait in the thread that reads, and waking one thread by another costs as
+much again.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ Grown = tuple["Progress", int, int]
 """A file that has grown, its size, and a time at which it was so large, by its file system's clock."""
 
 
-class Reporting:
+class BatchChannel:
     """Messages between the driver and a batch that may stay. `set` and `join` are called from other threads, and wake the batch's."""
 
     def __init__(self, report: Callable[[Results], None]) -> None:
@@ -117,10 +117,10 @@ class Reporting:
         return self._is_set
 
 
-class Following:
+class FollowingBatch:
     """Keeps one batch at the ends of its files. `results` returns the present results of some of its splits."""
 
-    def __init__(self, run: BatchRun, seconds: float, stopping: Reporting, results: Callable[[Sequence[Progress]], Results]) -> None:
+    def __init__(self, run: BatchRun, seconds: float, stopping: BatchChannel, results: Callable[[Sequence[Progress]], Results]) -> None:
         """Called when the batch begins. It ends `seconds` after data was last added to any file, or to one that ends within a record."""
         self._run = run
         self._seconds = seconds
@@ -138,11 +138,11 @@ class Following:
         """
         if not all(map(_may_stay, self._run.progresses)):
             return
-        growth: Growth[Progress] = Growth()
+        growth: GrowthReporter[Progress] = GrowthReporter()
         with growth, self._stopping.waking(growth.ring):
             self._follow(growth)
 
-    def _follow(self, growth: Growth[Progress]) -> None:
+    def _follow(self, growth: GrowthReporter[Progress]) -> None:
         new = list(self._run.progresses)
         self._added(new)
         self._report()  # what it was made for
@@ -163,7 +163,7 @@ class Following:
                 self._report()
             self._rest(growth, has_grown=bool(grown))
 
-    def _rest(self, growth: Growth[Progress], *, has_grown: bool) -> None:
+    def _rest(self, growth: GrowthReporter[Progress], *, has_grown: bool) -> None:
         """Waits until the next look."""
         seconds = LOOK_SECONDS + (FILE_SECONDS if growth.is_told else UNTOLD_FILE_SECONDS) * len(self._run.progresses)
         now = time.monotonic()
@@ -205,7 +205,7 @@ class Following:
         return min(since + self._seconds, self._begun + STAY_SECONDS)
 
     def _look(self, written: list[Progress] | None, new: list[Progress]) -> list[Grown] | None:
-        """Returns the files that have grown; None when one was replaced or cut, which the driver handles. `written`: see `Growth.take`."""
+        """Returns the files that have grown; None when one was replaced or cut, for the driver. `written`: from `GrowthReporter.take`."""
         begun = time.monotonic()
         if written is not None and begun < self._look_all_at:
             return _grown(dict.fromkeys([*written, *new]))
@@ -248,7 +248,7 @@ def _may_stay(one: Progress) -> bool:
     return one.stream is not None and one.at_end and not (one.changed or one.error or one.damage)
 
 
-class Growth(Generic[T]):
+class GrowthReporter(Generic[T]):
     """Reports which of some open files are written to. Used from one thread, `ring` from any."""
 
     def __init__(self) -> None:

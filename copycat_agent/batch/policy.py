@@ -26,7 +26,7 @@ from copycat_agent.encoding.letters import (
 )
 from copycat_agent.encoding.record_parts import PartOfRecord
 from copycat_agent.errors import CopycatError, DataError, FatalError, FileError
-from copycat_agent.formats import Draft, Gap, LongLine, OnTooLong, Part, SkippedRest, Text
+from copycat_agent.formats import Draft, Gap, LongLine, OnTooLong, RecordPart, SkippedRest, Text
 from copycat_agent.model import Counts, Rejection, StepFailure
 from copycat_agent.options import Definition
 from copycat_agent.producer import Message
@@ -105,7 +105,7 @@ class ErrorPolicy:
                 break
         return outcomes, None
 
-    def of_frame(self, progress: Progress, encoder: SplitEncoder, frame: Part | LongLine) -> RecordOutcome:
+    def of_frame(self, progress: Progress, encoder: SplitEncoder, frame: RecordPart | LongLine) -> RecordOutcome:
         """Returns the outcome of a frame that is one record, or a part of one. Raises StopAt."""
         if isinstance(frame, LongLine):
             return self._of_long_line(progress, encoder, frame)
@@ -113,13 +113,13 @@ class ErrorPolicy:
         headers = part_headers(frame.number, part.record, is_last=frame.is_last)
         return self._outcome(progress, RecordOutcome(part.draft, part=headers), partial(encoder.encode_part, part, headers))
 
-    def part_of_record(self, progress: Progress, part: Part) -> PartOfRecord:
+    def part_of_record(self, progress: Progress, part: RecordPart) -> PartOfRecord:
         """Returns a part as an encoder takes it."""
         draft = Draft(part.value, part.start, part.end, progress.sent_records + 1)
         draft.partial = part.partial
         return PartOfRecord(draft, part.number, part.first, lambda: _first_part(progress, part), record_of(progress.split, part.first[0]))
 
-    def pass_frame(self, progress: Progress, frame: LongLine | Part | SkippedRest | Gap) -> None:
+    def pass_frame(self, progress: Progress, frame: LongLine | RecordPart | SkippedRest | Gap) -> None:
         """Advances past a frame that is no chunk. Called when its messages, if any, are in flight."""
         size_bytes = frame.end - frame.start
         if isinstance(frame, LongLine):
@@ -127,7 +127,7 @@ class ErrorPolicy:
             progress.lose(begin, frame.end, "too_long", 1, self._limit)
             progress.count(Counts(too_long=1))
             progress.advance(frame.end, 1, frame.tail, size_bytes, skipping=not frame.complete)
-        elif isinstance(frame, Part):
+        elif isinstance(frame, RecordPart):
             progress.count(Counts(too_long=frame.number == 1))
             cut = frame.cut.text() if frame.cut else ""
             progress.advance(frame.end, 1, frame.tail, size_bytes, skipping=bool(cut), cut=cut)
@@ -272,7 +272,7 @@ def policy_of(encoder: Encoder) -> ErrorPolicy:
     return ErrorPolicy(encoder.definition, frames.on_too_long, by_record=getattr(frames, "counts_records", False))
 
 
-def _first_part(progress: Progress, part: Part) -> Draft:
+def _first_part(progress: Progress, part: RecordPart) -> Draft:
     """Reads the first part of the record that `part` belongs to again. Raises FileError."""
     assert progress.stream is not None
     start, end = part.first

@@ -109,7 +109,7 @@ class RecordTally:
             self.places[topic, partition] = known._replace(first=offset)
 
 
-class Reach(NamedTuple):
+class SplitPoint(NamedTuple):
     """A point in a split: the next byte, the records before it, and whether and where it lies within a record over the limit.
 
     `tail` are the last bytes before it, None when they have to be read again.
@@ -146,7 +146,7 @@ class Progress:
         self.damage = ""
         self.schema: Schema | None = None
         self._settled = split.offset
-        self.reach = self._settled_reach = Reach(split.offset.position, split.offset.records, split.offset.skipping, split.offset.cut)
+        self.reach = self._settled_reach = SplitPoint(split.offset.position, split.offset.records, split.offset.skipping, split.offset.cut)
         self.sent, self.done = RecordTally(), RecordTally()
         self.orphans = 0
         self.limit = Limit(split.end)
@@ -160,7 +160,7 @@ class Progress:
         self.stream = stream
         self._settled = stream.offset
         position, records, skipping, cut = stream.offset.position, stream.offset.records, stream.offset.skipping, stream.offset.cut
-        self.reach = self._settled_reach = Reach(position, records, skipping, cut, stream.tail(position))
+        self.reach = self._settled_reach = SplitPoint(position, records, skipping, cut, stream.tail(position))
         self.limit = Limit(position + self.split.end - self.split.offset.position)
         self.at_end = stream.waits
 
@@ -257,7 +257,7 @@ class Progress:
         self.sent.counts += Counts(read=records, read_bytes=size_bytes, dropped=dropped)
         self.sent.size_bytes += max(size_bytes, records)  # rows without bytes have to be flushed, too
         tail_now = self._tail_after(tail, end - self.sent_position)
-        self.reach = Reach(end, self.sent_records + records, skipping, cut, tail_now)
+        self.reach = SplitPoint(end, self.sent_records + records, skipping, cut, tail_now)
 
     def _tail_after(self, tail: bytes, passed: int) -> bytes | None:
         """Returns the last bytes after `passed` more; None when they have to be read again.

@@ -12,7 +12,7 @@ from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.sending import LOOK_SECONDS, Sender
 from copycat_agent.encoding.encoder import SplitEncoder
 from copycat_agent.errors import DataError, FileError
-from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
+from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, RecordPart
 from copycat_agent.producer import TaskProducer
 
 GROUP_RECORDS = 100
@@ -57,7 +57,7 @@ class RefusedSearch:
         """Sends a frame and waits for its acknowledgements. Returns False when the time ends before; then a part of it is settled."""
         if isinstance(frame, Chunk | Parsed):
             return self._send_chunk(progress, encoder, frame)
-        if isinstance(frame, LongLine | Part):
+        if isinstance(frame, LongLine | RecordPart):
             _, stop = self._deliver(progress, [self._policy.of_frame(progress, encoder, frame)])
             if stop:
                 raise stop

@@ -20,7 +20,7 @@ from copycat_agent.batch.sending import ChunkSender, Sender, Tap, Watch
 from copycat_agent.display import NOTHING_SECRET
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.errors import BlockedError, DamageError, DataError, FileError, SentInPartError
-from copycat_agent.formats import Chunk, Frame, How, LongLine, Parsed, Part
+from copycat_agent.formats import Chunk, Frame, FrameOptions, LongLine, Parsed, RecordPart
 from copycat_agent.formats.lines import BLOCK_BYTES
 from copycat_agent.model import Batch, Split
 from copycat_agent.producer import TaskProducer
@@ -292,7 +292,7 @@ class BatchRun:
         """Yields frames from the sent position on."""
         assert progress.stream is not None
         (end, is_end), split = progress.bounds(), progress.split
-        how: How = {
+        how: FrameOptions = {
             "skipping": progress.reach.skipping, "final": split.final and is_end, "flush": split.flush and is_end,
             "block_bytes": block_bytes,
         }  # fmt: skip
@@ -320,11 +320,11 @@ class BatchRun:
             if isinstance(frame, Parsed):
                 progress.schema = frame.schema or progress.schema
             return self._chunks.send(progress, encoder, frame)
-        messages = self._send_one(progress, encoder, frame) if isinstance(frame, LongLine | Part) else 0
+        messages = self._send_one(progress, encoder, frame) if isinstance(frame, LongLine | RecordPart) else 0
         self._policy.pass_frame(progress, frame)
         return messages
 
-    def _send_one(self, progress: Progress, encoder: SplitEncoder, frame: LongLine | Part) -> int:
+    def _send_one(self, progress: Progress, encoder: SplitEncoder, frame: LongLine | RecordPart) -> int:
         """Sends a frame that is one record. Returns the number of its messages. Raises StopAt."""
         sent, stop = self.sender.hand_over(progress, [self._policy.of_frame(progress, encoder, frame)])
         if stop:

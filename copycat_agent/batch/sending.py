@@ -20,7 +20,7 @@ from copycat_agent.encoding.layout import SplitLayout
 from copycat_agent.errors import BlockedError, DataError, TimestampError
 from copycat_agent.formats import Chunk, Draft, Parsed
 from copycat_agent.model import Counts, Sample
-from copycat_agent.producer import Message, Refused, TaskProducer
+from copycat_agent.producer import Message, RefusedRecordError, TaskProducer
 
 PIECE_RECORDS = 300
 """Most records that are made into messages at once, which bounds the memory for what steps and templates add to each.
@@ -117,7 +117,7 @@ class Sender:
             sending = [(index, message) for index, outcome in enumerate(todo) for message in outcome.messages]
             try:
                 self._send([message for _, message in sending])
-            except Refused as refused:
+            except RefusedRecordError as refused:
                 index = sending[refused.sent][0]
                 if refused.sent and sending[refused.sent - 1][0] == index:
                     self._producer.partly_sent(refused.reason)
@@ -135,7 +135,7 @@ class Sender:
 
     def _send(self, messages: list[Message]) -> None:
         if self.refusals and messages:
-            raise Refused(0, self.refusals.pop(0))
+            raise RefusedRecordError(0, self.refusals.pop(0))
         self._producer.send_each(messages)
 
     def _with_topics(self, outcomes: list[RecordOutcome]) -> tuple[list[RecordOutcome], StopAt | None]:
@@ -214,7 +214,7 @@ class ChunkSender:
         try:
             self._producer.send(bulk.literal_topic, going, bulk.tail)
             sent = len(going)
-        except Refused as refused:
+        except RefusedRecordError as refused:
             sent = refused.sent
         handover.goes(sent, sent, Counts(acknowledged=sent))
 
@@ -254,7 +254,7 @@ class ChunkSender:
             for topic in set() if layout.literal_topic else {message[0] for message in encoded.messages}:
                 self._producer.topics.partitions(topic)
             self._producer.send_each(encoded.messages)
-        except Refused as refused:
+        except RefusedRecordError as refused:
             return encoded.up_to(refused.sent)
         except BlockedError:
             if self._producer.broken:

@@ -14,7 +14,7 @@ from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.sql_table import FAILED, RECORD, Table
 from copycat_agent.encoding.encoder import StageError
 from copycat_agent.errors import CopycatError, DataError
-from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
+from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, RecordPart
 from copycat_agent.formats.records import parquet_values
 from copycat_agent.model import SourcePartition
 from copycat_agent.transforms.sql import SqlStep
@@ -43,10 +43,10 @@ class QueryChannel(Protocol):
         """Sends rows of the table, in order. Raises RetriableError when Spark is gone."""
 
     def results(self) -> Iterable[pa.RecordBatch]:
-        """Returns the query's results, after the last rows (`sql_rows.Results`). Raises RetriableError."""
+        """Returns the query's results, after the last rows (`QueryResults`). Raises RetriableError."""
 
 
-class Answers:
+class QuerySender:
     """Sends records of a batch to the query, and tells the result of each, and what to do if the query failed.
 
     `least`: at least this many of its first rows are answered, even if as bad records, so that every batch makes progress.
@@ -55,12 +55,12 @@ class Answers:
     def __init__(self, step: SqlStep, query: QueryChannel) -> None:
         self.step = step
         self.bad: dict[int, DataError] = {}
-        self.results: Results | None = None
+        self.results: QueryResults | None = None
         self.total = 0
         self.least = 1
         self.query = query
         self._table = Table(step.columns or ())
-        self._by_split: dict[SourcePartition, Asked] = {}
+        self._by_split: dict[SourcePartition, QueriedRecords] = {}
 
     def ask(self, fields: list[dict[str, Any]]) -> int:
         """Sends rows to the query. Returns how many."""
@@ -74,11 +74,11 @@ class Answers:
 
     def come(self) -> None:
         """Waits for the query's results; no more rows are sent."""
-        self.results = Results(self.query.results())
+        self.results = QueryResults(self.query.results())
 
-    def asked(self, progress: Progress) -> Asked:
+    def asked(self, progress: Progress) -> QueriedRecords:
         """Returns what is known of a split's records, by their numbers."""
-        return self._by_split.setdefault(progress.split.partition, Asked())
+        return self._by_split.setdefault(progress.split.partition, QueriedRecords())
 
     def error(self, record: int) -> DataError | None:
         """Returns why a record is a bad one, None when it is not."""
@@ -121,7 +121,7 @@ class Answers:
         limit = None if self.results.end is None else max(self.least, self.results.end)
         if limit is None or limit >= self.total:
             return frame, True
-        if isinstance(frame, Part):
+        if isinstance(frame, RecordPart):
             asked = self.asked(progress)
             is_answered = max(asked.record(number), asked.firsts.get(frame.first[0], NOT_ASKED)) < limit
             return (frame if is_answered else None), is_answered
@@ -133,7 +133,7 @@ class Answers:
         return (frame.cut(at - number)[0] if at > number and not isinstance(frame, LongLine) else None), False
 
 
-class Asked:
+class QueriedRecords:
     """The records of a split by their numbers: their query numbers, and what happened to them before the query.
 
     `special`: why a record is bad, or the external error of a step, or, for one that a failed step dropped, the message. `times` are event
@@ -173,7 +173,7 @@ class Asked:
         self._records += records
 
 
-class Results:
+class QueryResults:
     """Holds a query's results by query number, as Arrow. Fields are made on demand, fastest in order."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.sending import Watch
-from copycat_agent.batch.sql_answers import NOT_ASKED, Answers, Asked
+from copycat_agent.batch.sql_answers import NOT_ASKED, QueriedRecords, QuerySender
 from copycat_agent.converters import Converter
-from copycat_agent.encoding.bulk import AllAtOnce, ChunkEncoding, Encoded, places
+from copycat_agent.encoding.bulk import ChunkEncoding, Encoded, UniformEncoding, places
 from copycat_agent.encoding.encoder import BulkEncoder, Encoder, SplitEncoder, StageError
 from copycat_agent.encoding.layout import Headers
-from copycat_agent.encoding.record_parts import Begun, PartOfRecord
+from copycat_agent.encoding.record_parts import FirstPartResult, PartOfRecord
 from copycat_agent.errors import CopycatError, DataError, FileError
 from copycat_agent.formats import Chunk, Draft, Parsed, Unparsed
 from copycat_agent.formats.records.json_values import parse_all
@@ -27,10 +27,10 @@ _JSON_ALONE = JsonStepOptions.model_validate({"json": {}})
 _BY_ITSELF = "a record to look at by itself"
 
 
-class Asking:
+class QueryRowEncoder:
     """Makes rows of the query's table from a split's records, unless they are bad."""
 
-    def __init__(self, inner: SplitEncoder, asked: Asked, before: tuple[TransformOptions, ...], watch: Watch) -> None:
+    def __init__(self, inner: SplitEncoder, asked: QueriedRecords, before: tuple[TransformOptions, ...], watch: Watch) -> None:
         """`before` are the options of the steps before the query."""
         self._inner = inner
         self._asked = asked
@@ -160,7 +160,7 @@ class AnsweredEncoder(SplitEncoder):
     `inner` does what needs no query; `asking` does the steps before it.
     """
 
-    def __init__(self, encoder: Encoder, inner: SplitEncoder, progress: Progress, answers: Answers, asking: Asking) -> None:
+    def __init__(self, encoder: Encoder, inner: SplitEncoder, progress: Progress, answers: QuerySender, asking: QueryRowEncoder) -> None:
         self._inner = inner
         self._progress = progress
         self._answers = answers
@@ -205,7 +205,7 @@ class AnsweredEncoder(SplitEncoder):
 
     def _encoded_part(self, first: dict[str, Any], fields: dict[str, Any], part: PartOfRecord, extra: Headers) -> Message | None:
         inner, window, whole = self._inner, self._progress.window, part.draft
-        begun = Begun(Draft(dict(first), *part.first, whole.number - part.number + 1))
+        begun = FirstPartResult(Draft(dict(first), *part.first, whole.number - part.number + 1))
         begun.draft.timestamp_ms = self._asked.times.get(whole.number)
         inner.go_on(begun, 1)
         draft = begun.draft
@@ -235,7 +235,7 @@ class AnsweredEncoder(SplitEncoder):
         self._inner.apply(before, 0)
         return before.fields()
 
-    def _begun_of(self, part: PartOfRecord) -> Begun:
+    def _begun_of(self, part: PartOfRecord) -> FirstPartResult:
         return self._inner.begun(part._replace(draft=part.draft.anew()))
 
     def _before_part(self, part: PartOfRecord) -> dict[str, Any]:
@@ -270,7 +270,7 @@ class AnsweredEncoder(SplitEncoder):
 class AnsweredBulk(BulkEncoder):
     """A `BulkEncoder` whose first step gives a record the query's result."""
 
-    def __init__(self, encoder: Encoder, inner: SplitEncoder, asked: Asked, answers: Answers) -> None:
+    def __init__(self, encoder: Encoder, inner: SplitEncoder, asked: QueriedRecords, answers: QuerySender) -> None:
         layout, steps = encoder.layout, inner.steps(1)
         super().__init__(layout, lambda: inner.layout, ((self._answer, *steps), encoder.null_steps), changes_fields=False)
         alone = not (steps or layout.wants_record or layout.value is not None) and layout.is_steady
@@ -296,7 +296,7 @@ class AnsweredBulk(BulkEncoder):
                     answers[one - number] = True
         if self._convert is not None and len(chunk.values) == chunk.total:
             with contextlib.suppress(CopycatError):  # which record it is shows one by one
-                return AllAtOnce(chunk, number, _encoded(answers, self._convert))
+                return UniformEncoding(chunk, number, _encoded(answers, self._convert))
         self._first, self._answers = number, answers
         return encoding
 

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from copycat_agent.batch.policy import StopAt, long_line
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.run import RUN_FILES, BatchRun
-from copycat_agent.batch.sql_answers import Answers, QueryChannel
-from copycat_agent.batch.sql_encoding import AnsweredEncoder, Asking
+from copycat_agent.batch.sql_answers import QueryChannel, QuerySender
+from copycat_agent.batch.sql_encoding import AnsweredEncoder, QueryRowEncoder
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.errors import BlockedError, FatalError, FileError
-from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
+from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, RecordPart
 from copycat_agent.model import Batch, SourcePartition, Split
 from copycat_agent.producer import TaskProducer
 from copycat_agent.sources.files.reading.stream import Stream
@@ -63,7 +63,7 @@ Phase = Literal["gathering", "sending", "sending again"]
 
 
 @dataclass(slots=True)
-class Gathered:
+class BatchInput:
     """The data that a batch has read, by partition: frames, whether the split's end was reached and why it is damaged, and its stream.
 
     `phase` is the batch's present phase.
@@ -90,8 +90,8 @@ class SqlRun(BatchRun):
     ) -> None:
         """Raises what `asked_step` raises."""
         super().__init__(replace(batch, max_bytes=min(batch.max_bytes, BATCH_BYTES)), encoder, producer, stopping, rows=rows)
-        self._answers = Answers(asked_step(encoder), query)
-        self._gathered = Gathered()
+        self._answers = QuerySender(asked_step(encoder), query)
+        self._gathered = BatchInput()
 
     def send(self) -> None:
         """Reads, queries, sends and settles."""
@@ -153,7 +153,7 @@ class SqlRun(BatchRun):
     def _bind(self, progress: Progress) -> SplitEncoder:
         inner = super()._bind(progress)
         before = self._encoder.definition.transforms[: self._answers.step.number]
-        asking = Asking(inner, self._answers.asked(progress), before, self._chunks.watch)
+        asking = QueryRowEncoder(inner, self._answers.asked(progress), before, self._chunks.watch)
         return AnsweredEncoder(self._encoder, inner, progress, self._answers, asking)
 
     def _send(self, progress: Progress, encoder: SplitEncoder, frame: Frame) -> int:
@@ -165,14 +165,14 @@ class SqlRun(BatchRun):
             return self._ask_chunk(progress, encoder, held, frame)
         held.append(frame)
         fields: list[dict[str, Any]] = []
-        if isinstance(frame, Part):
+        if isinstance(frame, RecordPart):
             fields = self._ask_part(progress, encoder, frame)
         elif isinstance(frame, LongLine) and self._encoder.frames.on_too_long == "truncate":
             fields = encoder.asking.record(long_line(progress, frame), self._answers.total)
         self._policy.pass_frame(progress, frame)
         return self._answers.ask(fields)
 
-    def _ask_part(self, progress: Progress, encoder: AnsweredEncoder, part: Part) -> list[dict[str, Any]]:
+    def _ask_part(self, progress: Progress, encoder: AnsweredEncoder, part: RecordPart) -> list[dict[str, Any]]:
         """Sends a part of a record to the query. For a part at the beginning of a batch the record's first part is sent as well."""
         fields = encoder.asking.part(self._policy.part_of_record(progress, part), self._answers.total)
         if not self._answers.total:

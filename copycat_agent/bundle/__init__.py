@@ -32,9 +32,9 @@ from copycat_agent.offsets.looking import store_outline
 from copycat_agent.options import AgentOptions
 from copycat_agent.small_files import is_directory, read_small_file
 from copycat_agent.spark.java import find_java
-from copycat_agent.workbench.doctor import Examined, examine, find_user
+from copycat_agent.workbench.doctor import DoctorTarget, examine, find_user
 
-__all__ = ["BundlePart", "Sought", "known_secrets", "line_of", "packed", "parts"]
+__all__ = ["BundlePart", "BundledAgent", "known_secrets", "line_of", "packed", "parts"]
 
 
 PART_BYTES_MAX = 8 * 2**20
@@ -120,7 +120,7 @@ Make = Callable[[], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class BundledAgent:
     """The agent that the archive is about. `agent` are its options as far as they load; `why_not` says why they do not."""
 
     client: AgentClient
@@ -131,7 +131,7 @@ class Sought:
     why_not: str = ""
 
 
-def parts(sought: Sought) -> Iterator[BundlePart]:
+def parts(sought: BundledAgent) -> Iterator[BundlePart]:
     """Yields all parts as they are made. Raises nothing."""
     yield make_part("versions.json", "versions of copycat-agent and what it stands on, the host", _versions)
     yield from _definitions(sought)
@@ -201,7 +201,7 @@ def _versions() -> str:
     )  # fmt: skip
 
 
-def _definitions(sought: Sought) -> Iterator[BundlePart]:
+def _definitions(sought: BundledAgent) -> Iterator[BundlePart]:
     about = "without secrets, comments and tests"
     if sought.agent_file is not None:
         path = sought.agent_file
@@ -255,11 +255,11 @@ def _described(client: AgentClient, name: str) -> str:
     return _json({"definition": client.get(f"{base}/definition"), **client.get(f"{base}/files?limit={_FILES}")})
 
 
-def _doctor(sought: Sought) -> str:
+def _doctor(sought: BundledAgent) -> str:
     if sought.directory is None:
         raise CopycatError("no directory of definitions was found")
     loaded = load_directory(sought.directory, sought.agent)
-    steps = examine(Examined(sought.agent, loaded, sought.state_dir, sought.client.socket_path, find_user(None)))
+    steps = examine(DoctorTarget(sought.agent, loaded, sought.state_dir, sought.client.socket_path, find_user(None)))
     return _json([{"section": one.section, "verdict": one.verdict, "name": one.name, "text": one.text, "fix": one.fix} for one in steps])
 
 

@@ -15,7 +15,7 @@ import typer
 
 from copycat_agent.agent import Settings
 from copycat_agent.backfill.backfill import Backfill, Choose, Job, on_master, on_this_host
-from copycat_agent.backfill.path_runs import Run, finish, rows_of
+from copycat_agent.backfill.path_runs import PathRun, finish, rows_of
 from copycat_agent.backfill.summary import Summary
 from copycat_agent.cli import exits
 from copycat_agent.cli.backfill_job import BackfillRequest, rate_of, resolve_run, show_plan, window_of
@@ -34,7 +34,7 @@ from copycat_agent.cli.common_options import (
     use_color,
 )
 from copycat_agent.cli.run_progress import follow
-from copycat_agent.cli.running import Stopping, resolve_settings
+from copycat_agent.cli.running import StopSignals, resolve_settings
 from copycat_agent.definitions import NO_ADDRESS, load_directory, load_file
 from copycat_agent.display import size, visible
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
@@ -138,7 +138,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - the command's options
     matches, with the connector's own offsets. The summary goes to stdout. A first signal settles what is in flight and says how to
     resume (exit 130). Exits 69 when no broker answers.
     """
-    stop = Stopping()
+    stop = StopSignals()
     settings = resolve_settings(definition.absolute().parent, config, state_dir, bootstrap_servers)
     start_logging(settings.agent, verbose=verbose, quiet=quiet or not verbose)
     color = use_color(no_color=no_color)
@@ -180,7 +180,7 @@ def _refuse_elsewhere(definition: Definition, master: str | None) -> None:
         leave(f"--master {master}: source {source} is read on this host alone: {why}; leave --master out", exits.USAGE)
 
 
-def _require_broker(definition: Definition, stop: Stopping) -> None:
+def _require_broker(definition: Definition, stop: StopSignals) -> None:
     """Ends the command with 69 if no broker answers, so that this does not show only after hours."""
 
     def ask() -> None:
@@ -197,7 +197,7 @@ def _require_broker(definition: Definition, stop: Stopping) -> None:
 
 
 def _work(  # noqa: PLR0913 - what the command was told
-    job: Job, run: Run | None, settings: Settings, stop: Stopping, output: Format, choose: Choose, *, quiet: bool, color: bool
+    job: Job, run: PathRun | None, settings: Settings, stop: StopSignals, output: Format, choose: Choose, *, quiet: bool, color: bool
 ) -> int:
     """Runs the job to its end, or to the first signal; prints the account. Returns the exit code."""
     try:
@@ -222,7 +222,7 @@ def _work(  # noqa: PLR0913 - what the command was told
     return code
 
 
-def _keep(run: Run | None, summary: Summary) -> bool:
+def _keep(run: PathRun | None, summary: Summary) -> bool:
     """Saves a run that came to its end. Returns False if that fails: the account is printed all the same."""
     if run is not None and summary["state"] == "finished":
         try:
@@ -233,7 +233,7 @@ def _keep(run: Run | None, summary: Summary) -> bool:
     return True
 
 
-def _with_run(summary: Summary, run: Run | None) -> Summary:
+def _with_run(summary: Summary, run: PathRun | None) -> Summary:
     """Returns the summary with the properties of its run."""
     head = {"version": summary["version"], "connector": summary["connector"], "run": run.name if run else None}
     asked = {
@@ -244,7 +244,7 @@ def _with_run(summary: Summary, run: Run | None) -> Summary:
     return {**head, **asked, **summary}
 
 
-def _with_ways_out(error: FatalError, run: Run | None) -> CopycatError:
+def _with_ways_out(error: FatalError, run: PathRun | None) -> CopycatError:
     """Adds a hint if an agent, or the same backfill, has the lock."""
     if "another agent" not in error.message:
         return error
@@ -264,7 +264,7 @@ def _exit_code(summary: Summary, *, waited_in_vain: bool, gave_up: bool) -> int:
     return exits.GOOD if summary["complete"] else exits.FAILED
 
 
-def _say_how_it_ended(summary: Summary, run: Run | None, code: int) -> None:
+def _say_how_it_ended(summary: Summary, run: PathRun | None, code: int) -> None:
     if code == exits.GOOD:
         return
     if summary["problem"]:
@@ -276,7 +276,7 @@ def _say_how_it_ended(summary: Summary, run: Run | None, code: int) -> None:
     typer.echo(f"{summary['state']}: {words}: {command_to_resume(run)}", err=True)
 
 
-def command_to_resume(run: Run | None) -> str:
+def command_to_resume(run: PathRun | None) -> str:
     """Returns the typed command, with --resume if it named PATHs."""
     typed = [one for one in sys.argv[1:] if one not in ("--resume", "--again")]
     if run is not None:

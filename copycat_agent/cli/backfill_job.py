@@ -18,7 +18,7 @@ from copycat_agent.backfill import given
 from copycat_agent.backfill.backfill import Job
 from copycat_agent.backfill.delivered import EarlierDeliveries
 from copycat_agent.backfill.dry_run import plan_of
-from copycat_agent.backfill.path_runs import Chosen, Run, Runs, choose, give_up, is_worked_on, rows_of
+from copycat_agent.backfill.path_runs import PathRun, PathRuns, PathSelection, choose, give_up, is_worked_on, rows_of
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import leave
 from copycat_agent.display import age, size, visible
@@ -89,7 +89,7 @@ def rate_of(text: str | None) -> int:
     return options.bytes_per_second or 0
 
 
-def resolve_run(definition: Definition, settings: Settings, asked: BackfillRequest) -> tuple[Job, Run | None]:
+def resolve_run(definition: Definition, settings: Settings, asked: BackfillRequest) -> tuple[Job, PathRun | None]:
     """Returns the job, and its run: None without PATHs. Begins a run on disk, or finds the one to resume."""
     if not asked.paths:
         if asked.again:
@@ -98,7 +98,7 @@ def resolve_run(definition: Definition, settings: Settings, asked: BackfillReque
             usage("--resume needs PATHs: without any, a backfill always goes on where the connector is")
         _warn_of_window(asked)
         return Job(definition, settings.state_dir, window=asked.window, rate=asked.rate, directory=asked.directory), None
-    runs = Runs(settings.state_dir)
+    runs = PathRuns(settings.state_dir)
     with runs.held():
         runs.prune()
         run = _run(definition, runs, asked)
@@ -113,15 +113,15 @@ def resolve_run(definition: Definition, settings: Settings, asked: BackfillReque
     return Job(definition, run.directory, make, window, asked.rate), run
 
 
-def delivered_before(definition: Definition, settings: Settings, run: Run | None) -> EarlierDeliveries:
+def delivered_before(definition: Definition, settings: Settings, run: PathRun | None) -> EarlierDeliveries:
     """Returns what Kafka has of this connector's files: by its own offsets and those of earlier runs."""
     live = [(one, offset, "the connector") for one, offset in offsets_in(offsets_of(definition, saved_offsets(settings.state_dir))).items()]
-    earlier = [row for name in (definition.name, *definition.renamed_from) for row in Runs(settings.state_dir).rows(name)]
+    earlier = [row for name in (definition.name, *definition.renamed_from) for row in PathRuns(settings.state_dir).rows(name)]
     own = f"backfill {run.name}" if run else ""
     return EarlierDeliveries([*live, *(row for row in earlier if row[2] != own)])
 
 
-def files_of(definition: Definition, paths: Sequence[str]) -> Chosen:
+def files_of(definition: Definition, paths: Sequence[str]) -> PathSelection:
     """Returns the chosen files. Ends the command if a PATH matches nothing, or the definition excludes all files."""
     if isinstance(definition.source, PolledOptions) and not isinstance(definition.source, FilesOptions):
         usage(
@@ -142,7 +142,7 @@ def files_of(definition: Definition, paths: Sequence[str]) -> Chosen:
     return chosen
 
 
-def _run(definition: Definition, runs: Runs, asked: BackfillRequest) -> Run:
+def _run(definition: Definition, runs: PathRuns, asked: BackfillRequest) -> PathRun:
     """Returns the run to resume, or a new one."""
     names = tuple(path if is_remote(path) else os.path.abspath(path) for path in asked.paths)  # noqa: PTH100 - links keep their names
     before, shape = runs.unfinished(definition.name, names), _shape(definition)
@@ -166,7 +166,7 @@ def _run(definition: Definition, runs: Runs, asked: BackfillRequest) -> Run:
         give_up(before)
     window = asked.window or WindowOptions(since_ms=None, until_ms=None, time_field=None)
     return runs.begin(
-        Run(
+        PathRun(
             Path(),
             definition.name,
             names,
@@ -187,7 +187,7 @@ def _shape(definition: Definition) -> str:
     return hashlib.blake2b(words.encode(), digest_size=8).hexdigest()
 
 
-def _check_same_window(before: Run, asked: BackfillRequest) -> None:
+def _check_same_window(before: PathRun, asked: BackfillRequest) -> None:
     window = asked.window
     if window and (window.since_ms, window.until_ms, window.time_field) != (before.since_ms, before.until_ms, before.time_field):
         usage("the run to resume began with other times: leave out --since, --until and --time-field, it goes on with its own")
@@ -199,11 +199,11 @@ def _warn_of_window(asked: BackfillRequest) -> None:
         typer.echo(f"warning: {words}; to leave the offsets alone, name the files as PATHs", err=True)
 
 
-def _when(run: Run) -> str:
+def _when(run: PathRun) -> str:
     return time.strftime("on %Y-%m-%d at %H:%M:%S", time.localtime(run.begun_ms / 1000))
 
 
-def _progress(run: Run) -> str:
+def _progress(run: PathRun) -> str:
     """Returns how far the run had come, as a message."""
     rows = rows_of(run)
     done = sum(offset.done for offset in rows.values())
@@ -217,12 +217,12 @@ def show_plan(definition: Definition, settings: Settings, asked: BackfillRequest
     chosen = files_of(definition, asked.paths) if asked.paths else None
     delivered = None if asked.again or chosen is None else delivered_before(definition, settings, None)
     saved = {} if chosen else offsets_of(definition, saved_offsets(settings.state_dir))
-    measured = _measured(Runs(settings.state_dir), definition.name)
+    measured = _measured(PathRuns(settings.state_dir), definition.name)
     plan = plan_of(definition, chosen, delivered, saved, asked.rate, measured)
     typer.echo(json.dumps(plan, indent=2) if as_json else "\n".join(_lines(plan, chosen)))
 
 
-def _measured(runs: Runs, connector: str) -> float:
+def _measured(runs: PathRuns, connector: str) -> float:
     """Returns the bytes per second of this connector's latest finished run of more than 1 s, 0.0 without one."""
     for run in reversed(runs.all()):
         try:
@@ -234,7 +234,7 @@ def _measured(runs: Runs, connector: str) -> float:
     return 0.0
 
 
-def _lines(plan: Mapping[str, Any], chosen: Chosen | None) -> Iterator[str]:
+def _lines(plan: Mapping[str, Any], chosen: PathSelection | None) -> Iterator[str]:
     files = sorted(plan["files"], key=lambda file: (file["action"] == "skip", file["path"]))
     for file in files[:FILES_SHOWN]:
         yield _file(file)

@@ -14,7 +14,7 @@ import typer
 
 from copycat_agent import __version__, logs
 from copycat_agent.agent import Settings
-from copycat_agent.bundle import PART_SECONDS, BundlePart, Sought, is_hanging, known_secrets, line_of, packed, parts
+from copycat_agent.bundle import PART_SECONDS, BundledAgent, BundlePart, is_hanging, known_secrets, line_of, packed, parts
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import find_agent
 from copycat_agent.cli.common_options import Config, Socket, StateDir, leave, state_directory
@@ -81,7 +81,7 @@ def _head() -> str:
     return f"copycat bundle {__version__}, {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}, {platform.node()}\n{_INSIDE}\n"
 
 
-def _collect(sought: Sought, mask: Masker) -> list[BundlePart]:
+def _collect(sought: BundledAgent, mask: Masker) -> list[BundlePart]:
     found = []
     for part in parts(sought):
         typer.echo(visible(mask(line_of(part))), err=True)
@@ -89,14 +89,14 @@ def _collect(sought: Sought, mask: Masker) -> list[BundlePart]:
     return found
 
 
-def _masker(sought: Sought) -> Masker:
+def _masker(sought: BundledAgent) -> Masker:
     files = [] if sought.agent_file is None else [sought.agent_file]
     with contextlib.suppress(OSError):
         files += [path for path in sought.directory.iterdir() if path.suffix in {".yaml", ".yml"}] if sought.directory else []
     return known_secrets(files, os.environ)
 
 
-def _sought(directory: Path | None, config: Path | None, state_dir: Path | None, socket: Path | None) -> Sought:
+def _sought(directory: Path | None, config: Path | None, state_dir: Path | None, socket: Path | None) -> BundledAgent:
     """Resolves these options as far as possible: with an agent.yaml that does not load, the defaults apply."""
     where = directory or (_HERE if os.path.isdir(_HERE) else None)  # noqa: PTH112 - pathlib raises where one may not look
     try:
@@ -117,7 +117,7 @@ def _sought(directory: Path | None, config: Path | None, state_dir: Path | None,
         agent_file = find_agent_file(where, config)
     except OSError:
         agent_file = config
-    return Sought(client, kept_in, where if directory or is_there else None, agent_file, settings.agent, why_not)
+    return BundledAgent(client, kept_in, where if directory or is_there else None, agent_file, settings.agent, why_not)
 
 
 def _settings(where: Path, config: Path | None, state_dir: Path | None, socket: Path | None) -> tuple[Settings, str]:

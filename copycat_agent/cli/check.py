@@ -67,7 +67,7 @@ def spark_for(definitions: Iterable[Definition], options: SparkOptions | None) -
     return spark_sql(options) if any(map(reads_by_spark, definitions)) else contextlib.nullcontext()
 
 
-class Queries(contextlib.ExitStack):
+class QueryChecks(contextlib.ExitStack):
     """The queries of definitions, run by a Spark in this process. A context manager: it ends Spark."""
 
     _sql: LocalSql | None = None

@@ -21,7 +21,7 @@ from copycat_agent import logs
 from copycat_agent.agent import Agent, Settings
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import NoColor, leave
-from copycat_agent.cli.running import Stopping, resolve_settings
+from copycat_agent.cli.running import StopSignals, resolve_settings
 from copycat_agent.definitions import load_directory
 from copycat_agent.demo import TOPICS, Proof, Traffic, prove, write_definitions
 from copycat_agent.dev_broker import KAFKA_VERSION, DevBroker, fetch_kafka
@@ -179,7 +179,7 @@ def demo(
 
     Exits 0 only when every line that was written arrived exactly once, in order. Ctrl-C ends it cleanly at any time.
     """
-    stop = Stopping()
+    stop = StopSignals()
     console = Console(no_color=no_color or None, highlight=False)
     view = _LiveView(console) if console.is_terminal else _View()
     try:
@@ -205,7 +205,7 @@ def _directory(wanted: Path | None, until_end: ExitStack) -> Path:
     return wanted.absolute()
 
 
-def _run(root: Path, seconds: float, rate: int, view: _View, until_end: ExitStack, stop: Stopping) -> tuple[Proof, ...]:
+def _run(root: Path, seconds: float, rate: int, view: _View, until_end: ExitStack, stop: StopSignals) -> tuple[Proof, ...]:
     """Runs everything up to the comparison. What is started here ends with `until_end`."""
     broker = DevBroker(root / "kafka")
     until_end.callback(broker.stop)
@@ -231,7 +231,7 @@ def _run(root: Path, seconds: float, rate: int, view: _View, until_end: ExitStac
     return _compare(settings, traffic, stop)
 
 
-def _grow(agent: Agent, traffic: Traffic, view: _View, seconds: float, stop: Stopping) -> None:
+def _grow(agent: Agent, traffic: Traffic, view: _View, seconds: float, stop: StopSignals) -> None:
     """Lets the logs grow for `seconds`, and shows the state."""
     end = time.monotonic() + seconds
     _look(agent, traffic, view, lambda: time.monotonic() >= end, stop)
@@ -240,7 +240,7 @@ def _grow(agent: Agent, traffic: Traffic, view: _View, seconds: float, stop: Sto
         raise FatalError(f"the made-up logs cannot be written: {traffic.error.strerror}", "give the demo a directory with --dir")
 
 
-def _catch_up(agent: Agent, traffic: Traffic, view: _View, stop: Stopping) -> None:
+def _catch_up(agent: Agent, traffic: Traffic, view: _View, stop: StopSignals) -> None:
     """Waits until everything is acknowledged, or nothing moves any more: then the comparison shows what is missing."""
     best, since = -1, time.monotonic()
 
@@ -254,7 +254,7 @@ def _catch_up(agent: Agent, traffic: Traffic, view: _View, stop: Stopping) -> No
     _look(agent, traffic, view, done, stop)
 
 
-def _look(agent: Agent, traffic: Traffic, view: _View, done: Callable[[], bool], stop: Stopping) -> None:
+def _look(agent: Agent, traffic: Traffic, view: _View, done: Callable[[], bool], stop: StopSignals) -> None:
     """Shows the state until `done`. Raises FatalError if Spark is given up, or a connector fails."""
     while not done():
         stop.check()
@@ -269,7 +269,7 @@ def _look(agent: Agent, traffic: Traffic, view: _View, done: Callable[[], bool],
     view.show(agent.statuses(), traffic.written, traffic.rotations)
 
 
-def _compare(settings: Settings, traffic: Traffic, stop: Stopping) -> tuple[Proof, ...]:
+def _compare(settings: Settings, traffic: Traffic, stop: StopSignals) -> tuple[Proof, ...]:
     def lines() -> Iterator[bytes]:
         for topic in TOPICS.values():
             for line in read_topic(settings.agent.kafka, topic):

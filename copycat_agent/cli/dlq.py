@@ -30,7 +30,7 @@ from copycat_agent.cli.common_options import (
     use_color,
 )
 from copycat_agent.cli.dlq_view import letter_entry, letter_text, report_entry, report_text, survey_entry, survey_text
-from copycat_agent.cli.running import Stopping, resolve_settings
+from copycat_agent.cli.running import StopSignals, resolve_settings
 from copycat_agent.definitions import load_directory
 from copycat_agent.dlq import LetterPlace, Replay, ReplayProgress, Survey, group_of, latest, saved_progress, survey
 from copycat_agent.errors import BlockedError, RetriableError
@@ -128,7 +128,7 @@ def replay(  # noqa: PLR0913, PLR0917 - the command's options
             f"  hint: another connector with source.topics: [{_topic(definition)}] and this one's steps and sink writes each letter once",
             exits.FAILED,
         )
-    stop = Stopping()
+    stop = StopSignals()
     work = Replay(definition, lambda: stop.asked, dry_run=dry_run)
     ended = False
     try:

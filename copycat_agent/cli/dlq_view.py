@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from copycat_agent.display import visible
-from copycat_agent.dlq import Letter, ReplayReport, Survey, Tally
+from copycat_agent.dlq import Letter, LetterCount, ReplayReport, Survey
 
 _SHOWN_CHARACTERS = 500
 _PLACE = ("partition", "offset", "path", "start", "end")
@@ -27,7 +27,7 @@ def survey_text(found: Survey) -> str:
     return "\n".join(lines)
 
 
-def _waiting(tally: Tally) -> str:
+def _waiting(tally: LetterCount) -> str:
     if tally.waiting is None:
         return ""
     return f" ({tally.waiting:,} to replay)" if tally.waiting else " (all replayed)"

@@ -20,7 +20,7 @@ from copycat_agent.cli.common_options import BootstrapServers, Config, Directory
 from copycat_agent.cli.running import resolve_settings
 from copycat_agent.definitions import load_directory
 from copycat_agent.display import printable
-from copycat_agent.workbench.doctor import CheckStep, CheckVerdict, Examined, examine, find_user, only_unreachable, worst
+from copycat_agent.workbench.doctor import CheckStep, CheckVerdict, DoctorTarget, examine, find_user, only_unreachable, worst
 
 _COLORS = {CheckVerdict.OK: "green", CheckVerdict.WARN: "yellow", CheckVerdict.FAIL: "red", CheckVerdict.SKIP: "bright_black"}
 _NAME_WIDTH = 12
@@ -48,7 +48,7 @@ def doctor(  # noqa: PLR0913, PLR0917 - the command's options
     logs.setup("error")
     loaded = load_directory(directory, settings.agent)
     where = socket_path(socket, settings.agent.api.socket, settings.state_dir)
-    subject = Examined(settings.agent, loaded, settings.state_dir, where, find_user(user), master)
+    subject = DoctorTarget(settings.agent, loaded, settings.state_dir, where, find_user(user), master)
     with spark_for(loaded.definitions.values(), settings.agent.spark):
         steps = examine(subject)
     if output is Format.JSON:

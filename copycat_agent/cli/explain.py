@@ -15,7 +15,7 @@ from copycat_agent.api import AgentClient
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import find_agent
 from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir, leave, say_problems
-from copycat_agent.cli.explain_view import Explained, entry, text_of
+from copycat_agent.cli.explain_view import Explanation, entry, text_of
 from copycat_agent.cli.plan import LiveAgent
 from copycat_agent.cli.running import resolve_settings
 from copycat_agent.cli.unsent import MOST_BYTES, first_records
@@ -27,7 +27,7 @@ from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.options import Definition
 from copycat_agent.sources.files.reading.address import is_remote
 from copycat_agent.workbench.explaining import OptionKey, all_keys, asked, find_keys, near_keys
-from copycat_agent.workbench.explaining.written import Answered, OffsetPlace, place_in, written
+from copycat_agent.workbench.explaining.written import ConnectorAnswer, OffsetPlace, place_in, written
 
 _PACKAGED = Path("/etc/copycat/connectors.d")
 _HERE = Path("connectors.d")
@@ -148,7 +148,7 @@ def _explain_offset(place: OffsetPlace, where: Path, config: Path | None, output
     return exits.GOOD if any(one.files for one in found) else exits.FAILED
 
 
-def _written_lines(place: OffsetPlace, one: Answered) -> str:
+def _written_lines(place: OffsetPlace, one: ConnectorAnswer) -> str:
     partition = f"{place.topic}/{place.partition}"
     record = f"{partition}@{place.offset}"
     if one.files:
@@ -169,12 +169,12 @@ def _explained(
     states: Mapping[str, Mapping[str, Any]],
     path: str,
     count: int,
-) -> Explained:
+) -> Explanation:
     file = str(loaded.paths[definition.name])
     with asked(definition, saved, path, _log, most_bytes=MOST_BYTES) as answer:
         split = answer.closeup.split if answer.closeup else None
         first = first_records(definition, split, count) if split and count else None
-        return Explained(answer, file, first, states.get(definition.name))
+        return Explanation(answer, file, first, states.get(definition.name))
 
 
 def _find_directory(state_dir: Path | None, config: Path | None) -> Path:
@@ -209,7 +209,7 @@ def _say_bad(loaded: Loaded, directory: Path) -> None:
         )
 
 
-def _report(path: str, answers: list[Explained], loaded: Loaded) -> dict[str, Any]:
+def _report(path: str, answers: list[Explanation], loaded: Loaded) -> dict[str, Any]:
     return {
         "path": visible(path),
         "exists": os.path.lexists(path),

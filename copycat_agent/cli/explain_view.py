@@ -11,7 +11,7 @@ from copycat_agent.cli.unsent import FirstRecord, FirstRecords
 from copycat_agent.display import age, visible
 from copycat_agent.model import SourceOffset
 from copycat_agent.options import Definition, Options
-from copycat_agent.sources.base import Closeup, FileView
+from copycat_agent.sources.base import FileDetail, FileView
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.log_file.beginning.placing import is_file_key
 from copycat_agent.templates import time_text
@@ -24,7 +24,7 @@ _GONE = "gone from its patterns, is read to its end; once deleted it survives a 
 _PARTITIONS = {"key": "by the hash of the key", "sticky": "in sticky runs", "file": "one for the whole file"}
 
 
-class Explained(NamedTuple):
+class Explanation(NamedTuple):
     """One connector's answer. `first` are its next records, None if there are none or they were not asked for. `state`: a running agent's.
 
     `live`: the agent's position in the file, None if it was not asked for that, or does not follow the file.
@@ -37,7 +37,7 @@ class Explained(NamedTuple):
     live: FileView | None = None
 
 
-def text_of(path: str, answers: list[Explained]) -> str:
+def text_of(path: str, answers: list[Explanation]) -> str:
     """Returns the connectors that read the file, with all details; then the others with their reasons."""
     taken = [one for one in answers if one.answer.closeup]
     others = ["\n".join(_refused(one)) for one in answers if not one.answer.closeup]
@@ -47,7 +47,7 @@ def text_of(path: str, answers: list[Explained]) -> str:
     return "\n".join([f"{visible(path)}: {many}", *("\n" + "\n".join(_taken(one)) for one in taken), *others])
 
 
-def _refused(one: Explained) -> Iterator[str]:
+def _refused(one: Explanation) -> Iterator[str]:
     refusal = one.answer.refusal
     assert refusal is not None
     off = ", which is disabled," if not one.answer.definition.enabled else ""
@@ -58,7 +58,7 @@ def _refused(one: Explained) -> Iterator[str]:
         yield _fact("before", _former(offset))
 
 
-def _taken(one: Explained) -> Iterator[str]:
+def _taken(one: Explanation) -> Iterator[str]:
     answer, closeup = one.answer, one.answer.closeup
     assert closeup is not None
     reads = "reads it" if answer.takes else "would read it, and is disabled (enabled: false)"
@@ -78,7 +78,7 @@ def _fact(name: str, value: str) -> str:
     return f"  {name:<{_WIDTH}}{value}"
 
 
-def _file_facts(answer: PathAnswer, closeup: Closeup) -> Iterator[tuple[str, str]]:
+def _file_facts(answer: PathAnswer, closeup: FileDetail) -> Iterator[tuple[str, str]]:
     view = closeup.view
     if not is_file_key(view.key):
         yield "identity", f"this version of the object (key {view.key}); one that takes its place is another"
@@ -101,7 +101,7 @@ def _file_facts(answer: PathAnswer, closeup: Closeup) -> Iterator[tuple[str, str
         yield "packed", f"{view.compression}, {view.size:,} bytes on disk; positions count unpacked bytes"
 
 
-def _position_facts(answer: PathAnswer, closeup: Closeup, first: FirstRecords | None) -> Iterator[tuple[str, str]]:
+def _position_facts(answer: PathAnswer, closeup: FileDetail, first: FirstRecords | None) -> Iterator[tuple[str, str]]:
     view = closeup.view
     saved = answer.saved
     yield "saved", "no offset" if saved is None else _saved(saved, view)
@@ -120,14 +120,14 @@ def _position_facts(answer: PathAnswer, closeup: Closeup, first: FirstRecords | 
         yield "before", _former(offset)
 
 
-def _unread(closeup: Closeup) -> str:
+def _unread(closeup: FileDetail) -> str:
     view = closeup.view
     if closeup.split is None:
         return "nothing" if not view.unread else f"{view.unread:,} bytes, not looked at now"
     return f"{'about ' if view.compression else ''}{view.unread:,} bytes"
 
 
-def _next(closeup: Closeup) -> str:
+def _next(closeup: FileDetail) -> str:
     view = closeup.view
     if view.state == "done":
         return f"nothing: {view.why or 'it was read to its end'}"
@@ -152,7 +152,7 @@ def _former(offset: SourceOffset) -> str:
     return f"another file had this name: {_saved(offset)}"
 
 
-def _agent_facts(one: Explained) -> Iterator[tuple[str, str]]:
+def _agent_facts(one: Explanation) -> Iterator[tuple[str, str]]:
     if one.state is not None:
         reason = f": {one.state['reason']}" if one.state["reason"] else ""
         yield "agent", f"{one.state['state'].upper()}{reason}"
@@ -240,7 +240,7 @@ def _bytes(content: bytes) -> str:
     return text if len(text) <= _VALUE_CHARS else f"{text[:_VALUE_CHARS]}... ({len(content):,} bytes)"
 
 
-def entry(one: Explained) -> dict[str, Any]:
+def entry(one: Explanation) -> dict[str, Any]:
     """Returns one connector's answer for programs."""
     answer = one.answer
     record, mask = answer.definition.record, answer.definition.mask

@@ -14,7 +14,7 @@ import typer
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import say_problems, use_color
 from copycat_agent.definitions import load_content
-from copycat_agent.definitions.formatting import Changed, format_text
+from copycat_agent.definitions.formatting import MeaningChangedError, format_text
 from copycat_agent.definitions.secret_values import masked_lines
 from copycat_agent.definitions.writing import rewrite
 from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX, SyntaxProblem
@@ -89,7 +89,7 @@ def _format(name: str, outcome: _Outcome, *, check: bool, diff: bool, color: boo
         outcome.bad += 1
         say_problems(load_content(path, content, AgentOptions(), resolve_env=False).problems, color=color)
         return
-    except Changed:
+    except MeaningChangedError:
         outcome.failed += 1
         typer.echo(f"error: {visible(str(path))}: what it says would change, so it is left as it is; please report this", err=True)
         return
@@ -101,13 +101,13 @@ def _format(name: str, outcome: _Outcome, *, check: bool, diff: bool, color: boo
 
 
 def _formatted(path: Path, content: bytes) -> bytes:
-    """Returns the new content. Raises `Changed`, too, if the loader would make something else of it."""
+    """Returns the new content. Raises `MeaningChangedError`, too, if the loader would make something else of it."""
     if path.stem == "agent":
         return format_text(content, AgentOptions).encode()
     made = format_text(content, Definition).encode()
     old, new = (load_content(path, one, AgentOptions(), resolve_env=False) for one in (content, made))
     if old.definition != new.definition or _told(old.problems) != _told(new.problems):
-        raise Changed
+        raise MeaningChangedError
     return made
 
 

@@ -34,7 +34,7 @@ _KINDS = {kind: {"type": kind} for kind in ("parquet", "avro", "xml", "binary")}
 _SHOWN = 10
 
 
-class Tried(NamedTuple):
+class TrialCount(NamedTuple):
     """`good` of `total` records are sent as intended; `bad` are the lines where the others begin, or their numbers (`by_record`).
 
     `records` are those that may serve as a test, the best first. `error` is why the sample was not read to its end, "" if it was.
@@ -48,13 +48,13 @@ class Tried(NamedTuple):
     error: str = ""
 
 
-def tried(definition: Definition, sample: SampleFile) -> Tried:
+def tried(definition: Definition, sample: SampleFile) -> TrialCount:
     """Runs the sample through the real pipeline."""
     packed_or_binary = sample.kind in ("parquet", "avro", "binary")
     try:
         taken = take(definition, sample.path if packed_or_binary else sample.content, most=400 if packed_or_binary else 0)
     except CopycatError as error:
-        return Tried(0, 0, (), False, (), str(error))
+        return TrialCount(0, 0, (), False, (), str(error))
     good = [one for one in taken.records if one.fate in ("sent", "dropped")]
     bad = [one for one in taken.records if one.fate not in ("sent", "dropped")]
     by_record = any(one.by_record for one in taken.records)
@@ -62,10 +62,10 @@ def tried(definition: Definition, sample: SampleFile) -> Tried:
     why = str(taken.error) if taken.error else taken.damage
     usable = [one for one in good if one.fate == "sent" and one.outputs]
     usable.sort(key=lambda one: (len(one.kept_errors), b"\n" not in (one.raw or b"").rstrip()))  # a record of several lines shows more
-    return Tried(len(good), len(taken.records), places, by_record, tuple(usable), why)
+    return TrialCount(len(good), len(taken.records), places, by_record, tuple(usable), why)
 
 
-def case_of(parts: DefinitionDraft, sample: SampleFile, results: Tried) -> Case | None:
+def case_of(parts: DefinitionDraft, sample: SampleFile, results: TrialCount) -> Case | None:
     """Returns a test that quotes the first record that went through all steps, None if none can be quoted."""
     for record in results.records[:_LINES_MAX]:
         lines = _quoted(parts, sample, record)
@@ -178,7 +178,7 @@ def new(
     looked = look(sample) if sample else None
     parts = _begun(subject, looked, topic, name)._replace(sample=begun)
     text, loaded = _loaded(parts)
-    results: Tried | None = None
+    results: TrialCount | None = None
     if looked is not None and loaded.definition is not None and not looked.is_cut:
         results = tried(loaded.definition, looked)
         text, parts = _with_test(parts, text, looked, results)
@@ -214,7 +214,7 @@ def _loaded(parts: DefinitionDraft) -> tuple[str, LoadedFile]:
     return text, loaded
 
 
-def _with_test(parts: DefinitionDraft, text: str, sample: SampleFile, results: Tried) -> tuple[str, DefinitionDraft]:
+def _with_test(parts: DefinitionDraft, text: str, sample: SampleFile, results: TrialCount) -> tuple[str, DefinitionDraft]:
     """Returns text and draft with a first test, if there is one that passes."""
     case = case_of(parts, sample, results)
     if case is None:
@@ -242,7 +242,7 @@ def _write(text: str, output: Path | None) -> None:
         raise CopycatError(f"{output}: {error.strerror}") from None
 
 
-def _say(sample: SampleFile, parts: DefinitionDraft, results: Tried | None) -> None:
+def _say(sample: SampleFile, parts: DefinitionDraft, results: TrialCount | None) -> None:
     """Prints what was recognised, what parses, and what does not."""
     assert parts.guess is not None
     lines = [f"{visible(str(sample.path))}: {parts.guess.what}{f', {sample.encoding}' if sample.encoding else ''}"]

@@ -76,7 +76,7 @@ class LiveAgent:
         return next((one for one in self.files(name)[0] if one.key == key), None)
 
 
-class Planned(NamedTuple):
+class ConnectorPlan(NamedTuple):
     """One connector: its definition, the files it would follow, their totals, and paths that match but would not be read."""
 
     definition: Definition
@@ -86,7 +86,7 @@ class Planned(NamedTuple):
     losses: tuple[Loss, ...]
 
 
-def text_of(planned: list[Planned], most: int) -> str:
+def text_of(planned: list[ConnectorPlan], most: int) -> str:
     """Returns plain lines, up to `most` files of each connector (0: all of them), and the sum of several."""
     lines = [line for one in planned for line in _lines(one, most)]
     if len(planned) > 1:
@@ -99,7 +99,7 @@ def text_of(planned: list[Planned], most: int) -> str:
     return "\n".join(lines)
 
 
-def _lines(one: Planned, most: int) -> Iterator[str]:
+def _lines(one: ConnectorPlan, most: int) -> Iterator[str]:
     """Yields `nginx: 2 of 14 files have 1,234 bytes to read -> logs.nginx`, then files, then what is passed over and lost."""
     record = one.definition.record
     behind = sum(file.unread > 0 for file in one.files)
@@ -129,7 +129,7 @@ def _lines(one: Planned, most: int) -> Iterator[str]:
         yield f"  {visible(loss.path)}: {loss.size_bytes:,} bytes would be entered as lost: {visible(loss.detail)}"
 
 
-def _has_partitions(one: Planned) -> bool:
+def _has_partitions(one: ConnectorPlan) -> bool:
     return isinstance(one.definition.source, PolledOptions)
 
 
@@ -201,9 +201,9 @@ def _by_file(text: str) -> Template | None:
     return template if template.fields and template.is_of_split else None
 
 
-def shared_files(planned: Iterable[Planned]) -> Iterator[str]:
+def shared_files(planned: Iterable[ConnectorPlan]) -> Iterator[str]:
     """Yields a line for every two enabled connectors that send the same files to one topic."""
-    readers: dict[str, list[Planned]] = {}
+    readers: dict[str, list[ConnectorPlan]] = {}
     paths: dict[tuple[str, str], list[str]] = {}
     for one in planned:
         for file in one.files if one.definition.enabled else ():
@@ -224,7 +224,7 @@ def _same_topic(one: Definition, other: Definition) -> bool:
     return (one.target, one.kafka.bootstrap_servers) == (other.target, other.kafka.bootstrap_servers)
 
 
-def entry(one: Planned) -> dict[str, Any]:
+def entry(one: ConnectorPlan) -> dict[str, Any]:
     """Returns the plan for programs. `records` are those before the position."""
     per_file = _PerFile(one.definition)
     return {
@@ -297,7 +297,7 @@ def _choose(loaded: Loaded, directory: Path, only: Sequence[str]) -> list[Defini
     return chosen
 
 
-def _asked(agent: LiveAgent, chosen: Sequence[Definition]) -> Iterator[Planned]:
+def _asked(agent: LiveAgent, chosen: Sequence[Definition]) -> Iterator[ConnectorPlan]:
     """Yields the plans by the agent's state. Of a connector that it does not run it has offsets only: then its directories are scanned."""
     for one in chosen:
         status = agent.statuses.get(one.name)
@@ -309,10 +309,10 @@ def _asked(agent: LiveAgent, chosen: Sequence[Definition]) -> Iterator[Planned]:
         files, total = agent.files(one.name)
         if total > len(files):
             typer.echo(f"warning: {one.name} follows {total:,} files; {len(files):,} of them are here", err=True)
-        yield Planned(one, files, Lag(**status["lag"]), {}, ())
+        yield ConnectorPlan(one, files, Lag(**status["lag"]), {}, ())
 
 
-def _look(definition: Definition, saved: Mapping[SourcePartition, SavedRow]) -> Planned:
+def _look(definition: Definition, saved: Mapping[SourcePartition, SavedRow]) -> ConnectorPlan:
     """Scans once with the source itself; its changes are not saved."""
     kind = SOURCES[definition.source.type]
     log = _log.bind(connector=definition.name)
@@ -323,5 +323,5 @@ def _look(definition: Definition, saved: Mapping[SourcePartition, SavedRow]) -> 
             if isinstance(source, LooksLater):
                 source.look_now()
         except RetriableError as error:
-            return Planned(definition, source.files(), source.lag(), {definition.source.type: str(error)}, ())
-        return Planned(definition, source.files(), source.lag(), source.passed_over(), losses)
+            return ConnectorPlan(definition, source.files(), source.lag(), {definition.source.type: str(error)}, ())
+        return ConnectorPlan(definition, source.files(), source.lag(), source.passed_over(), losses)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from copycat_agent import logs
-from copycat_agent.agent import Agent, DefinitionFiles, Elsewhere, Leading, Settings, StoppedError, WantedDefinitions
+from copycat_agent.agent import Agent, DefinitionFiles, Elsewhere, LeaderElection, Settings, StoppedError, WantedDefinitions
 from copycat_agent.backfill.summary import Summary
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import (
@@ -31,7 +31,7 @@ from copycat_agent.cli.common_options import (
     use_color,
 )
 from copycat_agent.cli.run_progress import UntilIdle, as_document, failed_files
-from copycat_agent.cli.running import Stopping, overrides, resolve_settings
+from copycat_agent.cli.running import StopSignals, overrides, resolve_settings
 from copycat_agent.cli.unsent import show_records
 from copycat_agent.definitions import NO_ADDRESS
 from copycat_agent.spark.cluster_host import is_cluster
@@ -72,7 +72,7 @@ def _line(status: Status) -> str:
     return f"{status.name}: {status.state}: {', '.join(parts)}"
 
 
-class Serving:
+class ServiceReporter:
     """Reports to the service manager. Called by the loop of `run`, in its thread. Does nothing without a service manager."""
 
     def __init__(self, manager: ServiceManager, agent: Agent) -> None:
@@ -143,7 +143,7 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     failed, and files that could not be read to their end, make it exit 1.
     """
     manager = ServiceManager()
-    stop = Stopping(hangup_reloads=not until_idle)
+    stop = StopSignals(hangup_reloads=not until_idle)
     on_cluster = _is_on_cluster(master, to_the_end=until_idle or dry)
     elsewhere: Elsewhere = "on a cluster" if on_cluster else "by a process that takes over" if standby else ""
     settings = resolve_settings(directory, config, state_dir, bootstrap_servers, socket)
@@ -176,7 +176,7 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
         )
         to_the_end = UntilIdle(agent, bars=shows_bars, color=use_color(no_color=no_color)) if until_idle else None
         agent.follow(files, first, once=until_idle)
-        service = Serving(manager, agent)
+        service = ServiceReporter(manager, agent)
         while not (stop.asked or agent.given_up) and not (until_idle and agent.worker.wait(0)):
             service.tick()
             agent.wake.wait(_LOOK_SECONDS) if to_the_end is None else to_the_end.wait(_LOOK_SECONDS)
@@ -210,7 +210,9 @@ def _is_on_cluster(master: str | None, *, to_the_end: bool) -> bool:
 
 
 @contextlib.contextmanager
-def _led(settings: Settings, stop: Stopping, manager: ServiceManager, *, stands_by: bool, until_idle: bool) -> Iterator[Leading | None]:
+def _led(
+    settings: Settings, stop: StopSignals, manager: ServiceManager, *, stands_by: bool, until_idle: bool
+) -> Iterator[LeaderElection | None]:
     """Around the agent: this process leads those with its agent_id, once it is its turn; None without one.
 
     Leaves when it is asked to stop before, or before it has the agent's state.
@@ -226,7 +228,7 @@ def _led(settings: Settings, stop: Stopping, manager: ServiceManager, *, stands_
         manager.status(status)
         manager.feed(0.0)
 
-    with Leading(agent.kafka, agent.agent_id, stopping=lambda: stop.asked, tick=tick) as leading:
+    with LeaderElection(agent.kafka, agent.agent_id, stopping=lambda: stop.asked, tick=tick) as leading:
         if stands_by:
             manager.ready("stands by")
         if not leading.begin(stands_by=stands_by):
@@ -238,7 +240,7 @@ def _led(settings: Settings, stop: Stopping, manager: ServiceManager, *, stands_
             raise
 
 
-def _leave_if_asked(stop: Stopping, *, until_idle: bool) -> None:
+def _leave_if_asked(stop: StopSignals, *, until_idle: bool) -> None:
     """Ends the command if a stop was requested before anything was started."""
     if stop.asked:
         raise typer.Exit(exits.INTERRUPTED if until_idle else exits.GOOD)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from copycat_agent.agent import Agent
-    from copycat_agent.cli.running import Stopping
+    from copycat_agent.cli.running import StopSignals
 
 BARS = 8
 """How many files in progress are shown one by one."""
@@ -78,7 +78,7 @@ class RunPace:
         return ""
 
 
-class Bars:
+class ProgressBars:
     """Shows, on a terminal, one bar for everything, and one for each of a few files that are being read."""
 
     def __init__(self, work: FollowedRun, *, color: bool) -> None:
@@ -127,18 +127,18 @@ class Bars:
             self._progress.update(self._shown[file.path], completed=max(0, file.size - file.unread), words=words)
 
 
-def follow(work: FollowedRun, stop: Stopping, *, quiet: bool, color: bool) -> None:
+def follow(work: FollowedRun, stop: StopSignals, *, quiet: bool, color: bool) -> None:
     """Shows the progress until the run is over or stopped. Trouble is shown even if `quiet`, once for each kind and then once a minute."""
     shows_bars = os.isatty(2) and not quiet
-    teller = Bars(work, color=color) if shows_bars else ProgressLines(work, quiet=quiet)
-    trouble = _Trouble()
+    teller = ProgressBars(work, color=color) if shows_bars else ProgressLines(work, quiet=quiet)
+    trouble = _StallReporter()
     with teller:
         while not stop.asked and not work.wait(LOOK_SECONDS):
             teller.look()
             trouble.look(work.trouble())
 
 
-class _Trouble:
+class _StallReporter:
     """Reports why nothing moves: it may need a person."""
 
     def __init__(self) -> None:
@@ -196,7 +196,7 @@ class UntilIdle:
         self._agent = agent
         self._began = time.time()
         self._before = dict(agent.loss_totals())
-        self._bars = Bars(self, color=color) if bars else None
+        self._bars = ProgressBars(self, color=color) if bars else None
         if self._bars:
             self._bars.__enter__()
 

@@ -36,7 +36,7 @@ def resolve_settings(
 _LOOK_SECONDS = 0.1
 
 
-class Stopping:
+class StopSignals:
     """Stop and reload requests by signals. Installs the handlers when it is made, in the main thread."""
 
     def __init__(self, *, hangup_reloads: bool = False) -> None:

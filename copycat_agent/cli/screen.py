@@ -90,7 +90,7 @@ class Rates:
 
 
 @dataclass(slots=True)
-class LookAtAgent:
+class AgentSnapshot:
     """The last known state. `away_since` is 0 while the agent answers, else when it stopped answering (epoch seconds), and `why`."""
 
     agent: dict[str, Any]
@@ -108,10 +108,10 @@ class AgentWatch:
         """Makes the first query: raises what `AgentClient` raises."""
         self._client, self._name = client, name
         agent, connectors = self._ask()
-        self.seen = LookAtAgent(agent, connectors, time.time())
+        self.seen = AgentSnapshot(agent, connectors, time.time())
         self.seen.rates.look(connectors, time.monotonic())
 
-    def look(self) -> LookAtAgent:
+    def look(self) -> AgentSnapshot:
         """Queries again. If the agent does not answer, the last state is kept, with the time since when."""
         try:
             self.seen.agent, self.seen.connectors = self._ask()
@@ -129,7 +129,7 @@ class AgentWatch:
         return agent, self._client.get("/v1/connectors")["connectors"]
 
 
-def show(watch: AgentWatch, draw: Callable[[LookAtAgent], RenderableType], console: Console, interval: float) -> None:
+def show(watch: AgentWatch, draw: Callable[[AgentSnapshot], RenderableType], console: Console, interval: float) -> None:
     """Draws every `interval` seconds until Ctrl-C: in place on a terminal, one block after the other elsewhere."""
     try:
         if console.is_terminal:

@@ -30,7 +30,7 @@ from copycat_agent.api.words import (
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import Name, SomeName, find_agent
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, Socket, StateDir
-from copycat_agent.cli.screen import AgentWatch, LookAtAgent, Rates, TableColumn, make_console, show, table
+from copycat_agent.cli.screen import AgentSnapshot, AgentWatch, Rates, TableColumn, make_console, show, table
 from copycat_agent.cli.shown import EXACTLY_ONCE, exactly_once_facts, guarantee_of, spark
 from copycat_agent.display import age, count, rate, size, visible
 
@@ -133,7 +133,7 @@ def status(  # noqa: PLR0913, PLR0917 - the command's options
         raise typer.Exit(exits.DEGRADED)
 
 
-def frame(look: LookAtAgent, width: int) -> RenderableType:
+def frame(look: AgentSnapshot, width: int) -> RenderableType:
     """Returns the view of one look, for --watch."""
     now = time.time()
     clock = time.strftime("%H:%M:%S", time.localtime(now))
@@ -142,7 +142,7 @@ def frame(look: LookAtAgent, width: int) -> RenderableType:
     return Group(head, connectors_table(look.connectors, look.rates, now, width), *reasons(look.connectors), *words)
 
 
-def _once(look: LookAtAgent, console: Console) -> None:
+def _once(look: AgentSnapshot, console: Console) -> None:
     """Prints the table on stdout, and warnings about the agent as a whole on stderr."""
     console.print(connectors_table(look.connectors, look.rates, time.time(), console.width))
     for paragraph in reasons(look.connectors):
@@ -171,7 +171,7 @@ def _json(watched: AgentWatch, interval: float | None) -> None:
         return
 
 
-def _document(look: LookAtAgent) -> dict[str, Any]:
+def _document(look: AgentSnapshot) -> dict[str, Any]:
     return {"at": look.at, "agent": look.agent, "connectors": look.connectors} | (
         {"away_since": look.away_since} if look.away_since else {}
     )

@@ -16,7 +16,7 @@ from copycat_agent.model import offsets_in
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.sources.log_file.beginning.placing import LineRules
 from copycat_agent.workbench.importing.common_settings import name_of
-from copycat_agent.workbench.takeover import PEERS, Heir, Judgement, PeerState, Takeover, take_over
+from copycat_agent.workbench.takeover import PEERS, FileDecision, PeerState, Successor, Takeover, take_over
 
 _log = logs.get("import")
 
@@ -73,7 +73,7 @@ def save(taken: TakenOver, *, force: bool, socket: Path | None, state_dir: Path 
             store.save(name, changes, force=force)
 
 
-def _heir(name: str, text: str, state: PeerState) -> Heir:
+def _heir(name: str, text: str, state: PeerState) -> Successor:
     loaded = load_content(Path(f"{name}.yaml"), text.encode(), AgentOptions(), resolve_env=False)
     if loaded.definition is None:
         raise CopycatError(
@@ -81,7 +81,7 @@ def _heir(name: str, text: str, state: PeerState) -> Heir:
         )
     pipelines = {one.pipeline for one in state.positions if one.pipeline and name_of(one.pipeline, "connect") == name}
     has_pipelines = any(one.pipeline for one in state.positions)
-    return Heir(_with_paths(loaded.definition), _rules(loaded.definition), frozenset(pipelines) if has_pipelines else None)
+    return Successor(_with_paths(loaded.definition), _rules(loaded.definition), frozenset(pipelines) if has_pipelines else None)
 
 
 def _with_paths(definition: Definition) -> Definition:
@@ -99,7 +99,7 @@ def _rules(definition: Definition) -> LineRules:
     return rules_of(definition.source.model_dump()) or LineRules()
 
 
-def _line(one: Judgement) -> str:
+def _line(one: FileDecision) -> str:
     path = f"{one.connector}: {visible(one.path)}" if one.connector else visible(one.path)
     if one.taken:
         return f"{path}: goes on at byte {one.position:,}: {visible(one.why)}"

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from copycat_agent import logs
 from copycat_agent.cli import exits
-from copycat_agent.cli.check import Queries
+from copycat_agent.cli.check import QueryChecks
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, leave, say_problems, use_color
 from copycat_agent.cli.screen import make_console
 from copycat_agent.cli.shown import as_json, plain, type_of, value_text
@@ -35,7 +35,7 @@ _MOST_CHARACTERS = 300
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-class Tested(NamedTuple):
+class TestedDefinition(NamedTuple):
     """A definition and the outcomes of its tests; `lines` has where each begins. `problems`: it does not load. `mask` hides its secrets."""
 
     name: str
@@ -54,7 +54,7 @@ class Tested(NamedTuple):
         return self.lines[outcome.number] if outcome.number < len(self.lines) else 0
 
 
-def picture(tested: Tested, *, quiet: bool) -> Iterator[Text]:
+def picture(tested: TestedDefinition, *, quiet: bool) -> Iterator[Text]:
     """Yields the tests of one definition; `quiet`: only those that fail."""
     for outcome in tested.outcomes:
         if outcome.good and quiet:
@@ -65,7 +65,7 @@ def picture(tested: Tested, *, quiet: bool) -> Iterator[Text]:
             yield Text("      ").append(text)
 
 
-def failures(tested: Tested, outcome: CaseOutcome) -> Iterator[Text]:
+def failures(tested: TestedDefinition, outcome: CaseOutcome) -> Iterator[Text]:
     """Returns why a test fails, line by line."""
     return (masked(line, tested.mask) for line in _failures(outcome, tested.mask))
 
@@ -122,7 +122,7 @@ def _short(text: str) -> str:
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}... ({len(text):,} characters)"
 
 
-def summary(tested: Sequence[Tested]) -> str:
+def summary(tested: Sequence[TestedDefinition]) -> str:
     """Returns `3 tests of 2 definitions: 2 passed, 1 failed; without tests: app`."""
     outcomes = [outcome for one in tested for outcome in one.outcomes]
     passed, with_tests = sum(outcome.good for outcome in outcomes), [one for one in tested if one.outcomes]
@@ -140,7 +140,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def report(tested: Sequence[Tested]) -> dict[str, Any]:
+def report(tested: Sequence[TestedDefinition]) -> dict[str, Any]:
     """Returns the results for programs."""
     outcomes = [outcome for one in tested for outcome in one.outcomes]
     return {
@@ -151,7 +151,7 @@ def report(tested: Sequence[Tested]) -> dict[str, Any]:
     }
 
 
-def _definition_entry(one: Tested) -> dict[str, Any]:
+def _definition_entry(one: TestedDefinition) -> dict[str, Any]:
     problems = [f"{problem.line}:{problem.column}: {problem.text}" for problem in one.problems]
     return {
         "name": one.name,
@@ -161,7 +161,7 @@ def _definition_entry(one: Tested) -> dict[str, Any]:
     }
 
 
-def _entry(one: Tested, outcome: CaseOutcome) -> dict[str, Any]:
+def _entry(one: TestedDefinition, outcome: CaseOutcome) -> dict[str, Any]:
     return {
         "name": outcome.name,
         "line": one.line(outcome),
@@ -184,7 +184,7 @@ def _difference_entry(one: Difference) -> dict[str, Any]:
     return {"place": one.place, **said, **({"hint": one.hint} if one.hint else {})}
 
 
-def junit(tested: Sequence[Tested]) -> bytes:
+def junit(tested: Sequence[TestedDefinition]) -> bytes:
     """Returns one `testsuite` per definition, one `testcase` per test with file and line; a definition that does not load is an error."""
     root = ET.Element("testsuites", name="copycat test")
     stamp = datetime.now(UTC).isoformat(timespec="seconds").removesuffix("+00:00")
@@ -205,7 +205,7 @@ def junit(tested: Sequence[Tested]) -> bytes:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'.encode()
 
 
-def _case(suite: ET.Element, one: Tested, outcome: CaseOutcome) -> None:
+def _case(suite: ET.Element, one: TestedDefinition, outcome: CaseOutcome) -> None:
     case = _element(suite, one, outcome.name, one.line(outcome), outcome.seconds)
     if outcome.good:
         return
@@ -215,12 +215,12 @@ def _case(suite: ET.Element, one: Tested, outcome: CaseOutcome) -> None:
     ET.SubElement(case, kind, type=name, message=_text(told[0])).text = _text("\n".join((one.place(outcome), *told)))
 
 
-def _element(suite: ET.Element, one: Tested, name: str, line: int, seconds: float) -> ET.Element:
+def _element(suite: ET.Element, one: TestedDefinition, name: str, line: int, seconds: float) -> ET.Element:
     where = {"file": _text(str(one.path)), "line": str(line)}
     return ET.SubElement(suite, "testcase", {"name": _text(name), "classname": _text(one.name), **where, "time": f"{seconds:.3f}"})
 
 
-def _add_up(suite: ET.Element, one: Tested) -> None:
+def _add_up(suite: ET.Element, one: TestedDefinition) -> None:
     suite.set("tests", str(len(suite)))
     suite.set("failures", str(len(suite.findall("testcase/failure"))))
     suite.set("errors", str(len(suite.findall("testcase/error"))))
@@ -252,7 +252,7 @@ def _test(
     if loaded.files and (unknown := sorted(set(only or ()) - known)):
         leave(f"no definition named {', '.join(unknown)} in {printable(str(directory))}", exits.USAGE)
     console = make_console(no_color=no_color) if output is Format.TEXT else None
-    with Queries() as queries:
+    with QueryChecks() as queries:
         chosen = [file for file in loaded.files if not only or file.name in only]
         tested = [_tested(file, queries, loaded.spark, console, quiet=quiet) for file in chosen]
     problems = [*loaded.problems, *(problem for one in tested for problem in one.problems)]
@@ -283,7 +283,7 @@ def _write(path: Path, content: bytes) -> None:
         raise CopycatError(f"--junit: {path} cannot be written: {error.strerror}", "name a file that can be written") from None
 
 
-class _Loaded(NamedTuple):
+class _LoadedDefinitions(NamedTuple):
     """The loaded definitions. `problems` are those that belong to no definition."""
 
     files: Sequence[LoadedFile]
@@ -291,31 +291,31 @@ class _Loaded(NamedTuple):
     spark: SparkOptions = SparkOptions()
 
 
-def _load(path: Path, config: Path | None) -> _Loaded:
+def _load(path: Path, config: Path | None) -> _LoadedDefinitions:
     """Returns the definitions; none if agent.yaml is invalid."""
     directory = path if is_directory(path) or not is_there(path) else path.absolute().parent
     try:
         agent = load_agent(find_agent_file(directory, config), offline=True)
     except DefinitionError as error:
-        return _Loaded((), error.problems)
+        return _LoadedDefinitions((), error.problems)
     if directory != path:
-        return _Loaded((load_file(path, agent, offline=True),), (), agent.spark)
+        return _LoadedDefinitions((load_file(path, agent, offline=True),), (), agent.spark)
     loaded = load_directory(path, agent, offline=True)
     own = {problem for file in loaded.files for problem in file.problems}
-    return _Loaded(loaded.files, tuple(problem for problem in loaded.problems if problem not in own), agent.spark)
+    return _LoadedDefinitions(loaded.files, tuple(problem for problem in loaded.problems if problem not in own), agent.spark)
 
 
-def _tested(file: LoadedFile, queries: Queries, spark: SparkOptions, console: Console | None, *, quiet: bool) -> Tested:
+def _tested(file: LoadedFile, queries: QueryChecks, spark: SparkOptions, console: Console | None, *, quiet: bool) -> TestedDefinition:
     """Runs the tests of one definition, and shows them when they are done."""
     name = printable(file.name or file.path.name)
     if file.definition is None or not file.definition.tests:
-        return Tested(name, file.path, problems=file.problems)
+        return TestedDefinition(name, file.path, problems=file.problems)
     try:
         query = queries.of(file.definition, file.path, spark)
     except DefinitionError as error:
-        return Tested(name, file.path, problems=error.problems)
+        return TestedDefinition(name, file.path, problems=error.problems)
     outcomes = tuple(run_tests(file.definition, file.path.parent, query))
-    tested = Tested(name, file.path, outcomes, lines_of(file.path, "tests"), mask=file.definition.mask)
+    tested = TestedDefinition(name, file.path, outcomes, lines_of(file.path, "tests"), mask=file.definition.mask)
     if console is not None:
         for line in picture(tested, quiet=quiet):
             console.print(line, soft_wrap=True)

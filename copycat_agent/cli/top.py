@@ -23,9 +23,9 @@ from copycat_agent.api.words import warnings
 from copycat_agent.cli.agent_client import Name, find_agent
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, Socket, StateDir
 from copycat_agent.cli.keyboard import Keyboard, KeyPress
-from copycat_agent.cli.screen import LookAtAgent, TableColumn, make_console, table
+from copycat_agent.cli.screen import AgentSnapshot, TableColumn, make_console, table
 from copycat_agent.cli.status import connectors_table, reasons
-from copycat_agent.cli.top_screen import LookAtTop, TopScreen, TopWatch
+from copycat_agent.cli.top_screen import TopScreen, TopSnapshot, TopWatch
 from copycat_agent.display import age, count, rate, size, visible
 from copycat_agent.templates import time_text
 
@@ -135,24 +135,24 @@ def live(watched: TopWatch, console: Console, interval: float) -> None:
             picture.update(draw(), refresh=True)
 
 
-def frame(look: LookAtTop, width: int, now: float | None = None) -> RenderableType:
+def frame(look: TopSnapshot, width: int, now: float | None = None) -> RenderableType:
     """Returns everything as one view, `width` cells wide; `now` in epoch seconds."""
     now, seen = time.time() if now is None else now, look.agent
     table = connectors_table(seen.connectors, seen.rates, now, width, look.lines)
     return Group(*_above(seen, now), Text(), table, *_beneath(seen, width))
 
 
-def _above(look: LookAtAgent, now: float) -> list[RenderableType]:
+def _above(look: AgentSnapshot, now: float) -> list[RenderableType]:
     return [_head(look, now), *(Text(f"! {words}", "bold red") for words in warnings(look.agent))]
 
 
-def _beneath(look: LookAtAgent, width: int) -> list[RenderableType]:
+def _beneath(look: AgentSnapshot, width: int) -> list[RenderableType]:
     brokers = kafka_table(look.connectors, width)
     parts: list[RenderableType] = [*reasons(look.connectors)]
     return [*parts, Text(), brokers, clients_line(look.connectors)] if brokers else parts
 
 
-def _head(look: LookAtAgent, now: float) -> Text:
+def _head(look: AgentSnapshot, now: float) -> Text:
     agent = look.agent
     if look.away_since:
         return Text(f"copycat  {look.why}; waiting for it since {age(now - look.away_since)}", "bold red")

@@ -16,7 +16,7 @@ from rich.text import Text
 from copycat_agent.api import AgentClient, AgentUnreachableError, MissingError, address
 from copycat_agent.api.words import connector_facts, reason_words
 from copycat_agent.cli.keyboard import KeyPress
-from copycat_agent.cli.screen import GAP, AgentWatch, LookAtAgent
+from copycat_agent.cli.screen import GAP, AgentSnapshot, AgentWatch
 from copycat_agent.cli.shown import exactly_once_facts, spark
 from copycat_agent.cli.status import LINE_CELLS, Lines, connectors_table, files_parts, state_text
 from copycat_agent.display import age, count, rate, size, visible
@@ -36,10 +36,10 @@ Drawn = list[list[Segment]]
 
 
 @dataclass(slots=True)
-class LookAtTop:
+class TopSnapshot:
     """The last known state: the agent, its rate lines, and for the opened connector its own line and its files."""
 
-    agent: LookAtAgent
+    agent: AgentSnapshot
     lines: Lines = field(default_factory=dict)
     line: Sequence[float] = ()
     files: Mapping[str, Any] | None = None
@@ -51,16 +51,16 @@ class TopWatch:
     def __init__(self, client: AgentClient) -> None:
         """Makes the first query: raises what `AgentClient` raises."""
         self._client, self._watch = client, AgentWatch(client)
-        self.seen = LookAtTop(self._watch.seen)
+        self.seen = TopSnapshot(self._watch.seen)
         self._ask("")
 
-    def look(self, opened: str = "") -> LookAtTop:
+    def look(self, opened: str = "") -> TopSnapshot:
         """Queries again, also about the connector `opened`. If the agent does not answer, the last state is kept."""
         self._watch.look()
         self._ask(opened)
         return self.seen
 
-    def open(self, name: str) -> LookAtTop:
+    def open(self, name: str) -> TopSnapshot:
         """Queries only this connector."""
         self.seen.line, self.seen.files = (), None
         self._ask(name)
@@ -94,7 +94,7 @@ class TopScreen:
         """How many lines the last view had for the scrolled part, and how long that was."""
         self._length = 0
 
-    def press(self, key: KeyPress, look: LookAtTop) -> bool:
+    def press(self, key: KeyPress, look: TopSnapshot) -> bool:
         """Handles a key. Returns False if the user wants to leave."""
         if self.opened:
             left = key in {KeyPress.BACK, KeyPress.QUIT}
@@ -108,7 +108,7 @@ class TopScreen:
             self._chosen = names[_moved(key, self._number(names), len(names), self._room)]
         return key is not KeyPress.QUIT
 
-    def picture(self, look: LookAtTop, head: RenderableType, beneath: RenderableType, console: Console) -> RenderableType:
+    def picture(self, look: TopSnapshot, head: RenderableType, beneath: RenderableType, console: Console) -> RenderableType:
         """Returns as many lines as the terminal has: `head`, the scrolled part (with `beneath` in the list), and the keys."""
         names, now = [one["name"] for one in look.agent.connectors], time.time()
         if self.opened not in names:
@@ -163,7 +163,7 @@ def _title(one: Mapping[str, Any]) -> Text:
     return Text.assemble((visible(one["name"]), "bold"), "  ", state_text(one))
 
 
-def _opened(one: Mapping[str, Any], look: LookAtTop, width: int, now: float) -> list[RenderableType]:
+def _opened(one: Mapping[str, Any], look: TopSnapshot, width: int, now: float) -> list[RenderableType]:
     """Returns all details of one connector: reason, counts, rate line, losses by reason, files."""
     why, current = reason_words(one), look.agent.rates.of(one["name"])
     told = connector_facts(one, now) | {"state since": age(now - one["since"]), "records/s": "" if current is None else rate(current)}

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from copycat_agent import logs
 from copycat_agent.cli import exits
-from copycat_agent.cli.check import Queries
+from copycat_agent.cli.check import QueryChecks
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, say_problems, use_color
 from copycat_agent.cli.screen import make_console
 from copycat_agent.cli.try_view import assumed_words, hidden, masked, picture, report, summary
@@ -98,8 +98,8 @@ def try_(  # noqa: PLR0913, PLR0917 - the command's options
         OPENED.set(frozenset(schemas.read_text("utf-8").split("\n")))
     if watch and file == "-":
         raise typer.BadParameter("stdin cannot be watched: name a file", param_hint="--watch")
-    with Queries() as queries:
-        shown = Shown(make_console(no_color=no_color), output, use_color(no_color=no_color), verbose)
+    with QueryChecks() as queries:
+        shown = DisplayOptions(make_console(no_color=no_color), output, use_color(no_color=no_color), verbose)
         trial = Trial(file, definition, config, records, queries, shown)
         if watch:
             repeat(trial, [*([Path(file)] if file else []), definition], shown.console)
@@ -107,7 +107,7 @@ def try_(  # noqa: PLR0913, PLR0917 - the command's options
             raise typer.Exit(trial())
 
 
-class Shown(NamedTuple):
+class DisplayOptions(NamedTuple):
     """How the command shows its results."""
 
     console: Console
@@ -119,7 +119,9 @@ class Shown(NamedTuple):
 class Trial:
     """One definition and one sample, tried again whenever it is called."""
 
-    def __init__(self, file: str | None, definition: Path, config: Path | None, records: int, queries: Queries, shown: Shown) -> None:
+    def __init__(
+        self, file: str | None, definition: Path, config: Path | None, records: int, queries: QueryChecks, shown: DisplayOptions
+    ) -> None:
         self._content = None if file is None else _stream(file) if file == "-" or Path(file).is_fifo() else Path(file)
         self._definition = definition
         self._config = config

@@ -18,7 +18,7 @@ from copycat_agent.agent import Settings
 from copycat_agent.cli import exits
 from copycat_agent.cli.check import answering
 from copycat_agent.cli.common_options import say_problems
-from copycat_agent.cli.running import Stopping
+from copycat_agent.cli.running import StopSignals
 from copycat_agent.cli.shown import as_json
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions import load_directory
@@ -35,7 +35,7 @@ from copycat_agent.producer import Message
 from copycat_agent.sources import only_looking
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 from copycat_agent.watch import Watcher
-from copycat_agent.workbench.trying import StandIn, StandIns
+from copycat_agent.workbench.trying import RecordingProducer, RecordingProducers
 from copycat_agent.worker import State, Status, Worker
 
 MOST_BYTES = 4 * 2**20
@@ -83,8 +83,8 @@ class FirstRecords(NamedTuple):
 
 def first_records(definition: Definition, split: Split, count: int) -> FirstRecords:
     """Returns about `count` records from the split's offset on; reads at most `MOST_BYTES` of the split, and only as far as needed."""
-    keeper = StandIn()
-    keepers = StandIns(lambda _: keeper)
+    keeper = RecordingProducer()
+    keepers = RecordingProducers(lambda _: keeper)
     told = definition.record.model_copy(update={"origin_headers": True})
     harmless = definition.model_copy(update={"record": told, "limits": LimitsOptions()})
     batch = Batch(TaskId(definition.name, 0), pickle.dumps(harmless), (split,), MOST_BYTES, _SECONDS, max_records=count)
@@ -158,7 +158,7 @@ class Page:
                     self.closed.set()
 
 
-class Printer(StandIn):
+class Printer(RecordingProducer):
     """Takes the records that would be sent, and prints them when the pipeline checks for their arrival."""
 
     def __init__(self, definition: Definition, page: Page) -> None:
@@ -176,7 +176,7 @@ class Printer(StandIn):
         self.kept.clear()
 
 
-def show_records(directory: Path, settings: Settings, only: Sequence[str], stop: Stopping, *, color: bool) -> int:
+def show_records(directory: Path, settings: Settings, only: Sequence[str], stop: StopSignals, *, color: bool) -> int:
     """Runs the command: records on stdout, the account of them on stderr. Returns the exit code."""
     loaded = load_directory(directory, settings.agent)
     say_problems(loaded.problems, color=color)
@@ -204,7 +204,7 @@ def dry_run(
     page = Page(_write)
     saved = saved_offsets(state_dir)
     by_name = {one.name: one for one in definitions}
-    printers = StandIns(lambda name: Printer(by_name[name], page))
+    printers = RecordingProducers(lambda name: Printer(by_name[name], page))
     watcher, store = Watcher(), OffsetStore.in_memory()
     with store, answering(definitions, spark) as run:
         executor = InlineExecutor(printers, partial(_shown_only, run or run_batch))

@@ -21,7 +21,7 @@ from copycat_agent.converters.schema_options import (
 )
 from copycat_agent.errors import FatalError
 from copycat_agent.options import ConverterOptions
-from copycat_agent.registry import Fence, Registry, wrong_kind, wrong_type_name
+from copycat_agent.registry import ProviderGuard, Registry, wrong_kind, wrong_type_name
 
 if TYPE_CHECKING:
     from copycat_agent.converters.schema_forms import SchemaForm
@@ -91,7 +91,7 @@ def _wrong(name: str, part: ConverterKind) -> str:
     return wrong_kind(part, ConverterKind, ConverterOptions) or wrong_type_name(name, part.options)
 
 
-def _fenced(kind: ConverterKind, fence: Fence) -> ConverterKind:
+def _fenced(kind: ConverterKind, fence: ProviderGuard) -> ConverterKind:
     def build(options: Any, site: Site) -> Converter:  # noqa: ANN401 - options of any converter
         return fence(kind.build(options, site))
 

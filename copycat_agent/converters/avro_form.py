@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.converters.avro_writing import AvroType, Compiler, parsed
-from copycat_agent.converters.base import BadSchemaError, ConverterProblem, Site, Written
+from copycat_agent.converters.base import BadSchemaError, ConverterProblem, RegistrySchema, Site
 from copycat_agent.converters.schema_forms import Key, Scalar, SchemaForm, Writer, referred, typed
 from copycat_agent.converters.schema_options import file_problem, underivable
 from copycat_agent.model import Column
@@ -86,14 +86,14 @@ class AvroForm(SchemaForm):
     kind = "AVRO"
     _options: AvroConverterOptions
 
-    def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[Written, Writer]:
+    def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[RegistrySchema, Writer]:
         return self.own(written or json.dumps(avro_of(columns, name), separators=(",", ":")))
 
-    def of_key(self, name: str) -> tuple[Written, Writer]:
+    def of_key(self, name: str) -> tuple[RegistrySchema, Writer]:
         del name
         return self.own('"string"')
 
-    def _others(self, schema: Written, registry: SchemaRegistry) -> dict[str, Any]:
+    def _others(self, schema: RegistrySchema, registry: SchemaRegistry) -> dict[str, Any]:
         named: dict[str, Any] = {}
         for _, other in referred(schema, registry, lambda one: (one.subject, one.version)):
             parsed(_json(other.text), named)

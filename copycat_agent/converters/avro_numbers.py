@@ -1,4 +1,4 @@
-"""Writes numbers and texts in Avro's binary form: each function returns the bytes of a value, or raises `Unfit`."""
+"""Writes numbers and texts in Avro's binary form: each function returns the bytes of a value, or raises `UnfitValueError`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from decimal import Decimal
 
-from copycat_agent.converters.base import Unfit, kind, wanted
+from copycat_agent.converters.base import UnfitValueError, kind, wanted
 
 Write = Callable[[object], bytes]
 
@@ -47,7 +47,7 @@ def string(value: object) -> bytes:
         data = value.encode()
     except UnicodeEncodeError:
         msg = "the text holds half of a character, which UTF-8 cannot"
-        raise Unfit(msg) from None
+        raise UnfitValueError(msg) from None
     length = len(data)
     return (SMALL[length] if length < _SMALL else varint(length)) + data
 
@@ -55,7 +55,7 @@ def string(value: object) -> bytes:
 def binary(value: object) -> bytes:
     """Writes bytes after their length."""
     if not isinstance(value, bytes):
-        raise Unfit(f"bytes are needed, not {kind(value)}")
+        raise UnfitValueError(f"bytes are needed, not {kind(value)}")
     return size(len(value)) + value
 
 
@@ -67,7 +67,7 @@ def integer(value: object) -> bytes:
         return SMALL[value]
     if not -_INT <= value < _INT:
         msg = "the number is beyond the 32 bits of int; the schema's type could be long"
-        raise Unfit(msg)
+        raise UnfitValueError(msg)
     return varint(value)
 
 
@@ -79,7 +79,7 @@ def long(value: object) -> bytes:
         return SMALL[value]
     if not -_LONG <= value < _LONG:
         msg = "the number is beyond the 64 bits of long"
-        raise Unfit(msg)
+        raise UnfitValueError(msg)
     return varint(value)
 
 
@@ -88,7 +88,7 @@ def double(value: object) -> bytes:
     if type(value) is int and -_EXACT_DOUBLE <= value <= _EXACT_DOUBLE:
         return _DOUBLE(value)
     if type(value) is not float and not isinstance(value, float):
-        raise Unfit("the number has more digits than double holds") if type(value) is int else wanted("a number", value)
+        raise UnfitValueError("the number has more digits than double holds") if type(value) is int else wanted("a number", value)
     return _DOUBLE(value)
 
 
@@ -98,12 +98,12 @@ def single(value: object) -> bytes:
         raise wanted("a number", value)
     if type(value) is int and not -_EXACT_FLOAT <= value <= _EXACT_FLOAT:
         msg = "the number has more digits than float holds; the schema's type could be double"
-        raise Unfit(msg)
+        raise UnfitValueError(msg)
     try:
         return _FLOAT(value)
     except (OverflowError, struct.error):
         msg = "the number is beyond what float holds; the schema's type could be double"
-        raise Unfit(msg) from None
+        raise UnfitValueError(msg) from None
 
 
 def exact_single(value: object) -> bytes:
@@ -111,7 +111,7 @@ def exact_single(value: object) -> bytes:
     data = single(value)
     if value == value and _READ_FLOAT(data)[0] != value:  # noqa: PLR0124 - NaN
         msg = "the number has more digits than float holds"
-        raise Unfit(msg)
+        raise UnfitValueError(msg)
     return data
 
 
@@ -138,7 +138,7 @@ def unscaled(value: object, precision: int, scale: int) -> int:
     number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     if not number.is_finite():
         msg = "the number is not finite"
-        raise Unfit(msg)
+        raise UnfitValueError(msg)
     sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
     shift = exponent + scale
@@ -147,11 +147,11 @@ def unscaled(value: object, precision: int, scale: int) -> int:
     if not any(digits):
         return 0
     if shift < 0:
-        raise Unfit(f"the number has more than {scale} digits behind the point")
+        raise UnfitValueError(f"the number has more than {scale} digits behind the point")
     if len(digits) + shift > precision:
-        raise Unfit(f"the number has more than {precision - scale} digits before the point")
+        raise UnfitValueError(f"the number has more than {precision - scale} digits before the point")
     if len(digits) + shift > _DIGITS_MAX:
-        raise Unfit(f"the number has more than {_DIGITS_MAX} digits")
+        raise UnfitValueError(f"the number has more than {_DIGITS_MAX} digits")
     found: int = int("".join(map(str, digits))) * 10**shift
     return -found if sign else found
 
@@ -174,7 +174,7 @@ def decimal_fixed(precision: int, scale: int, length: int) -> Write:
         try:
             return unscaled(value, precision, scale).to_bytes(length, "big", signed=True)
         except OverflowError:
-            raise Unfit(f"the number does not fit into {length} bytes") from None
+            raise UnfitValueError(f"the number does not fit into {length} bytes") from None
 
     return write
 
@@ -185,7 +185,7 @@ def fixed(length: int) -> Write:
     def write(value: object) -> bytes:
         if not isinstance(value, bytes) or len(value) != length:
             found = f"{len(value)}" if isinstance(value, bytes) else kind(value)
-            raise Unfit(f"{length} bytes are needed, not {found}")
+            raise UnfitValueError(f"{length} bytes are needed, not {found}")
         return value
 
     return write
@@ -210,7 +210,7 @@ def _uuid(value: object) -> uuid.UUID:
         return uuid.UUID(value)
     except ValueError:
         msg = "a UUID is needed, the text is none"
-        raise Unfit(msg) from None
+        raise UnfitValueError(msg) from None
 
 
 def enum(symbols: tuple[str, ...]) -> Write:
@@ -224,7 +224,7 @@ def enum(symbols: tuple[str, ...]) -> Write:
             if not isinstance(value, str):
                 raise wanted("one of the words of an enum", value) from None
             msg = "the text is none of the enum's words"
-            raise Unfit(msg) from None
+            raise UnfitValueError(msg) from None
 
     return write
 

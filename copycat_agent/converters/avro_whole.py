@@ -15,12 +15,12 @@ def whole_schema(text: str, others: Iterable[str]) -> str:
     """Returns the schema with each type of `others` inserted where it is first named. Raises BadAvroSchemaError."""
     try:
         named = {_full_name(one, ""): one for one in map(json.loads, others)}
-        return json.dumps(_Filling(named).of(json.loads(text), ""))
+        return json.dumps(_NameExpansion(named).of(json.loads(text), ""))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadAvroSchemaError(f"it, or one that it refers to, is no Avro schema ({type(error).__name__})") from None
 
 
-class _Filling:
+class _NameExpansion:
     """Inserts types for names. `left` are the types that are not inserted yet, by their full names."""
 
     def __init__(self, left: dict[str, Any]) -> None:

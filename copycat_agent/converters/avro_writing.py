@@ -13,7 +13,7 @@ from fastavro import parse_schema
 
 from copycat_agent.converters import avro_numbers
 from copycat_agent.converters.avro_numbers import Write
-from copycat_agent.converters.base import BadSchemaError, Unfit, kind, wanted
+from copycat_agent.converters.base import BadSchemaError, UnfitValueError, kind, wanted
 from copycat_agent.converters.schema_forms import clock_micros_of, days_of, local_micros_of, local_nanos_of, micros_of, nanos_of
 
 AvroType = str | list[Any] | dict[str, Any]
@@ -51,7 +51,7 @@ def parsed(schema: AvroType, named: dict[str, Any]) -> AvroType:
         raise BadSchemaError(f"it is no Avro schema ({type(error).__name__}: {words})") from None
 
 
-class _Tries(threading.local):
+class _TryBudget(threading.local):
     """How many vain tries are left for one value."""
 
     left = 0
@@ -65,10 +65,10 @@ class Compiler:
         self._drops = drops
         self._strict = Compiler(named, drops=False) if drops else self
         self._records: dict[str, Write] = {}
-        self._tries: _Tries = self._strict.tries if drops else _Tries()
+        self._tries: _TryBudget = self._strict.tries if drops else _TryBudget()
 
     @property
-    def tries(self) -> _Tries:
+    def tries(self) -> _TryBudget:
         """Returns the counter that its unions use."""
         return self._tries
 
@@ -86,7 +86,7 @@ class Compiler:
                 return write(value)
             except RecursionError:
                 msg = "the value is nested too deeply"
-                raise Unfit(msg) from None
+                raise UnfitValueError(msg) from None
 
         return guarded
 
@@ -153,7 +153,7 @@ class Compiler:
             return b"" if type_ == "null" else None
         try:
             return self._written_default(type_, field["default"])
-        except (Unfit, KeyError, TypeError, ValueError, AttributeError):
+        except (UnfitValueError, KeyError, TypeError, ValueError, AttributeError):
             raise BadSchemaError(f"the default of field {field['name']!r} is none of its type") from None
 
     def _written_default(self, type_: AvroType, default: Any) -> bytes:  # noqa: ANN401 - JSON
@@ -179,7 +179,7 @@ class Compiler:
         for index, branch in enumerate(branches):
             try:
                 return avro_numbers.size(index) + self._written_default(branch, default)
-            except (Unfit, KeyError, TypeError, ValueError, AttributeError):
+            except (UnfitValueError, KeyError, TypeError, ValueError, AttributeError):
                 continue
         raise wanted("one of its types", default)
 
@@ -229,8 +229,8 @@ def _strict(fields: list[tuple[str, Write, bytes | None]], *, drops: bool) -> Wr
                 elif default is not None:
                     parts.append(default)
                 else:
-                    raise Unfit(_ABSENT)  # noqa: TRY301 - it gets its path below
-        except Unfit as unfit:
+                    raise UnfitValueError(_ABSENT)  # noqa: TRY301 - it gets its path below
+        except UnfitValueError as unfit:
             raise unfit.within(name) from None
         if seen != len(value) and not drops:
             raise _extra(value, names)
@@ -243,9 +243,9 @@ _TOO_MANY = "the types of the schema's unions can be tried on it in too many way
 _ABSENT = "it is missing, and the schema has no default for it"
 
 
-def _extra(value: dict[Any, Any], names: frozenset[str]) -> Unfit:
+def _extra(value: dict[Any, Any], names: frozenset[str]) -> UnfitValueError:
     extra = next(name for name in value if name not in names)
-    return Unfit("the schema has no such field; extra_fields: drop leaves such fields out").within(str(extra))
+    return UnfitValueError("the schema has no such field; extra_fields: drop leaves such fields out").within(str(extra))
 
 
 def _nullable(null: bytes, other: bytes, write: Write) -> Write:
@@ -255,24 +255,24 @@ def _nullable(null: bytes, other: bytes, write: Write) -> Write:
     return either
 
 
-def _any_of(writes: list[tuple[bytes, Any, Write]], tries: _Tries) -> Write:
+def _any_of(writes: list[tuple[bytes, Any, Write]], tries: _TryBudget) -> Write:
     """Returns a writer by the first type that accepts the value; whole numbers try types of whole numbers first."""
     whole = sorted(writes, key=lambda one: one[1] not in _WHOLE_FIRST)
 
     def write(value: object) -> bytes:
-        deepest: Unfit | None = None
+        deepest: UnfitValueError | None = None
         for index, _, write_branch in whole if type(value) is int else writes:
             try:
                 return index + write_branch(value)
-            except Unfit as unfit:
+            except UnfitValueError as unfit:
                 tries.left -= 1
                 if tries.left < 0:
-                    raise Unfit(_TOO_MANY) from None
+                    raise UnfitValueError(_TOO_MANY) from None
                 if deepest is None or len(unfit.path) > len(deepest.path):
                     deepest = unfit
         if deepest is not None and deepest.path:
             raise deepest
-        raise Unfit(f"none of the types that the schema allows takes {kind(value)}")
+        raise UnfitValueError(f"none of the types that the schema allows takes {kind(value)}")
 
     return write
 
@@ -286,7 +286,7 @@ def _array(write_item: Write) -> Write:
         items: list[bytes] = []
         try:
             items.extend(map(write_item, value))
-        except Unfit as unfit:
+        except UnfitValueError as unfit:
             raise unfit.within(f"[{len(items)}]") from None  # `items` holds those before it
         return avro_numbers.size(len(items)) + b"".join(items) + b"\0"
 
@@ -303,7 +303,7 @@ def _map(write_item: Write) -> Write:
         try:
             for name, item in value.items():
                 parts += avro_numbers.string(name), write_item(item)
-        except Unfit as unfit:
+        except UnfitValueError as unfit:
             raise unfit.within(str(name)) from None
         return b"".join([*parts, b"\0"])
 

@@ -32,7 +32,7 @@ class Reference(NamedTuple):
     version: int
 
 
-class Written(NamedTuple):
+class RegistrySchema(NamedTuple):
     """A schema in the registry's form. `kind` is AVRO, JSON or PROTOBUF."""
 
     kind: str
@@ -44,7 +44,7 @@ class BadSchemaError(Exception):
     """The schema is invalid or cannot be used. Its text says why and holds no data."""
 
 
-class Unfit(ValueError):  # noqa: N818 - an outcome, which becomes a DataError with its place
+class UnfitValueError(ValueError):
     """A value does not fit. `reason` never holds it; `path` is its position, outermost name first."""
 
     def __init__(self, reason: str) -> None:
@@ -52,7 +52,7 @@ class Unfit(ValueError):  # noqa: N818 - an outcome, which becomes a DataError w
         self.reason = reason
         self.path: list[str] = []
 
-    def within(self, name: str) -> Unfit:
+    def within(self, name: str) -> UnfitValueError:
         """Adds the name of the enclosing field to the path."""
         self.path.insert(0, name[:_NAME_CHARACTERS])
         return self
@@ -82,9 +82,9 @@ def kind(value: object) -> str:  # noqa: PLR0911 - a table of kinds
     return "a list" if isinstance(value, list | tuple) else f"a {type(value).__name__}"
 
 
-def wanted(what: str, value: object) -> Unfit:
+def wanted(what: str, value: object) -> UnfitValueError:
     """Returns the error for a value of a wrong kind; `what` is needed."""
-    return Unfit(f"{what} is needed, not {kind(value)}")
+    return UnfitValueError(f"{what} is needed, not {kind(value)}")
 
 
 class Site(NamedTuple):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from copycat_agent.converters.base import BadSchemaError, Site, Unfit, Written
+from copycat_agent.converters.base import BadSchemaError, RegistrySchema, Site, UnfitValueError
 from copycat_agent.converters.registry_access import OfflineRegistry, Registered, SchemaRegistry
 from copycat_agent.converters.schema_forms import SchemaForm, Writer
 from copycat_agent.converters.schema_options import SchemaOptions
@@ -31,7 +31,7 @@ _HINT = "correct it in transforms (convert, rename, default), or change the sche
 _UNKNOWN = "name a schema FILE, or declare the types: `types` of the format, or the schema of a sql transform"
 
 
-class _Known(NamedTuple):
+class _SchemaInUse(NamedTuple):
     """A schema in use. `of` is the schema that it was made from, kept because it is found by identity."""
 
     prefix: bytes
@@ -53,11 +53,11 @@ class SchemaConverter:
         self._registry = registry
         self._derives = options.derives and site.part == "value"
         self._is_latest = options.schema_ is None and not options.auto_register
-        self._known: dict[Any, _Known] = {}
-        self._equal: dict[tuple[str, Schema | None], _Known] = {}
+        self._known: dict[Any, _SchemaInUse] = {}
+        self._equal: dict[tuple[str, Schema | None], _SchemaInUse] = {}
         self._unheard_until = 0.0
-        self._of_file: tuple[Written, Writer] | None = None
-        self._writers: dict[Written, Writer] = {}
+        self._of_file: tuple[RegistrySchema, Writer] | None = None
+        self._writers: dict[RegistrySchema, Writer] = {}
         self._lock = threading.Lock()
         self._failure: tuple[float, RetriableError] | None = None
 
@@ -75,7 +75,7 @@ class SchemaConverter:
             value = {"message": value.decode("utf-8", "replace")}
         try:
             return known.prefix + known.write(value)
-        except Unfit as unfit:
+        except UnfitValueError as unfit:
             if not self._is_latest or time.monotonic() - known.asked_at < RECHECK_SECONDS:
                 raise unfit.as_data_error(_HINT) from None
         return self._once_more(key, topic, known, value)
@@ -96,7 +96,7 @@ class SchemaConverter:
             raise FatalError(f"the schema cannot become the next version of subject {subject!r}", "correct it, or register it elsewhere")
         return f"subject {subject!r}, the schema can be registered"
 
-    def _wanted(self, topic: str) -> tuple[str, Written]:
+    def _wanted(self, topic: str) -> tuple[str, RegistrySchema]:
         """Returns the subject and schema that would be registered."""
         if self._options.schema_ is not None:
             written, writer = self._form.of_file(self._registry, registers=False)
@@ -104,15 +104,15 @@ class SchemaConverter:
             written, writer = self._derived(topic, None)
         return self._subject(topic, writer.name), written
 
-    def _once_more(self, key: Any, topic: str, known: _Known, value: object) -> bytes:  # noqa: ANN401
+    def _once_more(self, key: Any, topic: str, known: _SchemaInUse, value: object) -> bytes:  # noqa: ANN401
         """Writes a value that does not fit what was the latest version some seconds ago."""
         known = self._refreshed(key, topic, known, RECHECK_SECONDS)
         try:
             return known.prefix + known.write(value)
-        except Unfit as unfit:
+        except UnfitValueError as unfit:
             raise unfit.as_data_error(_HINT) from None
 
-    def _find(self, key: Any, topic: str, schema: Schema | None) -> _Known:  # noqa: ANN401
+    def _find(self, key: Any, topic: str, schema: Schema | None) -> _SchemaInUse:  # noqa: ANN401
         since = time.monotonic()
         with self._lock:
             if known := self._known.get(key):
@@ -129,7 +129,7 @@ class SchemaConverter:
                 _keep(self._equal, equal, known, _KNOWN_MAX)
             return _keep(self._known, key, known._replace(of=equal[1]), _FILES_MAX if self._derives else _KNOWN_MAX)
 
-    def _refreshed(self, key: Any, topic: str, known: _Known, age: float) -> _Known:  # noqa: ANN401
+    def _refreshed(self, key: Any, topic: str, known: _SchemaInUse, age: float) -> _SchemaInUse:  # noqa: ANN401
         """Returns the latest version now, if the known one is older than `age`; the known one if the registry does not answer.
 
         After a failure it sends no requests for a while, whatever the topic: each request may take its whole time-out.
@@ -146,7 +146,7 @@ class SchemaConverter:
                 fresh = known
             return _keep(self._known, key, fresh._replace(asked_at=time.monotonic()), _KNOWN_MAX)
 
-    def _asked(self, topic: str, schema: Schema | None) -> _Known:
+    def _asked(self, topic: str, schema: Schema | None) -> _SchemaInUse:
         """Returns the schema of a topic's records, from any origin, with its id."""
         try:
             subject, writer, found = self._resolved(topic, schema)
@@ -155,7 +155,7 @@ class SchemaConverter:
         write = writer.write if self._site.part == "value" else _of_text(writer)
         if write is None:
             raise FatalError(f"the schema of subject {subject!r} takes no text, and a key is one", "use a primitive type, or one field")
-        return _Known(b"\0" + struct.pack(">I", found.id), write, found.id, subject, time.monotonic(), schema)
+        return _SchemaInUse(b"\0" + struct.pack(">I", found.id), write, found.id, subject, time.monotonic(), schema)
 
     def _unusable(self, topic: str, why: str) -> CopycatError:
         if self._derives:  # a problem of a file's columns is that file's alone
@@ -175,7 +175,7 @@ class SchemaConverter:
         subject = self._subject(topic, writer.name)
         return subject, writer, (self._registry.register if registers else self._registry.find)(subject, written)
 
-    def _writer(self, schema: Written) -> Writer:
+    def _writer(self, schema: RegistrySchema) -> Writer:
         """Returns a schema's writer, compiled once for all topics."""
         if (writer := self._writers.get(schema)) is None:
             writer = self._form.of_registry(schema, self._registry)
@@ -184,7 +184,7 @@ class SchemaConverter:
             self._writers[schema] = writer
         return writer
 
-    def _derived(self, topic: str, schema: Schema | None) -> tuple[Written, Writer]:
+    def _derived(self, topic: str, schema: Schema | None) -> tuple[RegistrySchema, Writer]:
         name = record_name(topic)
         if self._site.part == "key":
             return self._form.of_key(f"{name}_key")
@@ -216,7 +216,7 @@ class SchemaConverter:
         return name if options.subject_strategy == "record" else f"{topic}-{name}"
 
 
-def _keep(known: dict[Any, _Known], key: Any, one: _Known, most: int) -> _Known:  # noqa: ANN401
+def _keep(known: dict[Any, _SchemaInUse], key: Any, one: _SchemaInUse, most: int) -> _SchemaInUse:  # noqa: ANN401
     """Adds an entry; removes the oldest when there are too many."""
     if key not in known and len(known) >= most:
         del known[next(iter(known))]
@@ -242,21 +242,21 @@ def _of_text(writer: Writer) -> Callable[[Any], bytes] | None:
 def _whole(text: str) -> int:
     if not re.fullmatch(r"-?[0-9]{1,20}", text):
         msg = "a whole number is needed, the key is none"
-        raise Unfit(msg)
+        raise UnfitValueError(msg)
     return int(text)
 
 
 def _number(text: str) -> float:
     if not re.fullmatch(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,4})?", text):
         msg = "a number is needed, the key is none"
-        raise Unfit(msg)
+        raise UnfitValueError(msg)
     return float(text)
 
 
 def _boolean(text: str) -> bool:
     if text not in ("true", "false"):
         msg = "true or false is needed, the key is neither"
-        raise Unfit(msg)
+        raise UnfitValueError(msg)
     return text == "true"
 
 

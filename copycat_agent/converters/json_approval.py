@@ -38,7 +38,7 @@ def approver(schema: Any, others: Mapping[str, Any] | None = None) -> Approve | 
     draft = validators.validator_for(schema, default=Draft7Validator)
     if draft not in _DRAFTS:
         return None
-    copying = _Copying(schema, others or {}, draft)
+    copying = _SchemaCopier(schema, others or {}, draft)
     try:
         copy = copying.of(schema, schema, 0)
         if _looks(copy) > _LOOKS_MAX:
@@ -60,7 +60,7 @@ class _BeyondError(Exception):
     """A keyword, or a use of one, is not supported here."""
 
 
-class _Copying:
+class _SchemaCopier:
     """Makes the copy of one schema. `formats` gets its patterns."""
 
     def __init__(self, schema: Any, others: Mapping[str, Any], draft: Any) -> None:  # noqa: ANN401 - JSON, and a class of the library

@@ -12,7 +12,7 @@ from jsonschema import Draft7Validator, validators
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from referencing.jsonschema import DRAFT7
 
-from copycat_agent.converters.base import BadSchemaError, ConverterProblem, Site, Unfit, Written
+from copycat_agent.converters.base import BadSchemaError, ConverterProblem, RegistrySchema, Site, UnfitValueError
 from copycat_agent.converters.json_approval import approver
 from copycat_agent.converters.json_checking import SlowError, bounded, check_patterns, give
 from copycat_agent.converters.plain import dump
@@ -83,15 +83,15 @@ class JsonForm(SchemaForm):
     kind = "JSON"
     _options: JsonSchemaOptions
 
-    def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[Written, Writer]:
+    def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[RegistrySchema, Writer]:
         """Makes the schema of the columns: a file's own schema is not JSON Schema."""
         del written
         return self.own(json.dumps(json_schema_of(columns, name), separators=(",", ":")))
 
-    def of_key(self, name: str) -> tuple[Written, Writer]:
+    def of_key(self, name: str) -> tuple[RegistrySchema, Writer]:
         return self.own(json.dumps({"$schema": _DRAFT, "title": name, "type": "string"}))
 
-    def _others(self, schema: Written, registry: SchemaRegistry) -> dict[str, Any]:
+    def _others(self, schema: RegistrySchema, registry: SchemaRegistry) -> dict[str, Any]:
         return {name: schema_of(other.text) for name, other in referred(schema, registry, lambda one: one.name)}
 
     def _writer(self, text: str, others: dict[str, Any]) -> Writer:
@@ -140,7 +140,7 @@ def _write_unchecked(value: Any) -> bytes:  # noqa: ANN401 - a record's fields, 
     try:
         return dump(value)
     except DataError as error:
-        raise Unfit(error.message) from None
+        raise UnfitValueError(error.message) from None
 
 
 def _read_back(data: bytes) -> Any:  # noqa: ANN401 - JSON
@@ -150,7 +150,7 @@ def _read_back(data: bytes) -> Any:  # noqa: ANN401 - JSON
     except ValueError:  # a number beyond floats
         found = parse(data)
     if isinstance(found, Unparsed):
-        raise Unfit(found.why)
+        raise UnfitValueError(found.why)
     return found
 
 
@@ -160,14 +160,14 @@ def _judge(validator: Any, value: object) -> None:  # noqa: ANN401 - of the sche
         error = best_match(validator.iter_errors(value))
     except SlowError:
         msg = "it would take too long to apply the schema to this record"
-        raise Unfit(msg) from None
+        raise UnfitValueError(msg) from None
     except DataError as slow:  # a pattern
-        raise Unfit(slow.message) from None
+        raise UnfitValueError(slow.message) from None
     except Exception as trouble:  # noqa: BLE001 - a reference to nowhere, a number beyond floats, whatever else a schema brings about
-        raise Unfit(f"the schema cannot be applied ({type(trouble).__name__})") from None
+        raise UnfitValueError(f"the schema cannot be applied ({type(trouble).__name__})") from None
     if error is None:
         return
-    unfit = Unfit(_words(error))
+    unfit = UnfitValueError(_words(error))
     for step in reversed(error.absolute_path):
         unfit.within(f"[{step}]" if isinstance(step, int) else str(step))
     raise unfit

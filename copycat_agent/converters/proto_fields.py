@@ -12,7 +12,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor  # type: igno
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
-from copycat_agent.converters.base import Unfit, wanted
+from copycat_agent.converters.base import UnfitValueError, wanted
 from copycat_agent.converters.schema_forms import nanos_of
 
 Fit = Callable[[Any], Any]
@@ -42,23 +42,23 @@ WRAPPERS = frozenset(
 
 def writer_of(message: Descriptor, *, drops: bool) -> Callable[[Any], bytes]:
     """Returns a function from fields to the message's bytes. `drops`: fields that the message does not have are left out."""
-    make, fit = GetMessageClass(message), _Fits(drops=drops).message(message)
+    make, fit = GetMessageClass(message), _TypeFunctions(drops=drops).message(message)
 
     def write(value: object) -> bytes:
         try:
             data: bytes = make(**fit(value)).SerializeToString()
         except EncodeError:
             msg = "a field that the message requires is missing"
-            raise Unfit(msg) from None
+            raise UnfitValueError(msg) from None
         except RecursionError:
             msg = "the value is nested too deeply"
-            raise Unfit(msg) from None
+            raise UnfitValueError(msg) from None
         return data
 
     return write
 
 
-class _Fits:
+class _TypeFunctions:
     """The functions for the types of one schema."""
 
     def __init__(self, *, drops: bool) -> None:
@@ -108,12 +108,12 @@ def _object(fields: dict[str, tuple[str, Fit]], message: Descriptor, *, drops: b
         for name, inner in value.items():
             field = fields.get(name)
             if field is None and not drops:
-                raise Unfit(_NO_SUCH).within(str(name))
+                raise UnfitValueError(_NO_SUCH).within(str(name))
             if field is not None and inner is not None:
                 _set(found, field, inner, name)
         for names in oneofs:
             if sum(one in found for one in names) > 1:
-                raise Unfit(f"the message takes one of {', '.join(names)[:200]}, the record has more")
+                raise UnfitValueError(f"the message takes one of {', '.join(names)[:200]}, the record has more")
         return found
 
     return fit
@@ -122,10 +122,10 @@ def _object(fields: dict[str, tuple[str, Fit]], message: Descriptor, *, drops: b
 def _set(found: dict[str, Any], field: tuple[str, Fit], value: object, name: str) -> None:
     """Sets a field; `name` is its name in the record."""
     if field[0] in found:
-        raise Unfit(_TWICE).within(name)
+        raise UnfitValueError(_TWICE).within(name)
     try:
         found[field[0]] = field[1](value)
-    except Unfit as unfit:
+    except UnfitValueError as unfit:
         raise unfit.within(name) from None
 
 
@@ -138,7 +138,7 @@ def _whole(least: int, most: int, bits: str) -> Fit:
         if type(value) is not int:
             raise wanted("a whole number", value)
         if not least <= value <= most:
-            raise Unfit(f"the number is beyond {bits}")
+            raise UnfitValueError(f"the number is beyond {bits}")
         return value
 
     return fit
@@ -149,7 +149,7 @@ def _double(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
         raise wanted("a number", value)
     if type(value) is int and not -_EXACT_DOUBLE <= value <= _EXACT_DOUBLE:
         msg = "the number has more digits than double holds"
-        raise Unfit(msg)
+        raise UnfitValueError(msg)
     return value
 
 
@@ -158,12 +158,12 @@ def _float(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
         raise wanted("a number", value)
     if type(value) is int and not -_EXACT_FLOAT <= value <= _EXACT_FLOAT:
         msg = "the number has more digits than float holds"
-        raise Unfit(msg)
+        raise UnfitValueError(msg)
     try:
         struct.pack("<f", value)  # raises for a value that would silently become infinite
     except (OverflowError, struct.error):
         msg = "the number is beyond what float holds"
-        raise Unfit(msg) from None
+        raise UnfitValueError(msg) from None
     return value
 
 
@@ -181,13 +181,13 @@ def _text(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
             value.encode()
         except UnicodeEncodeError:
             msg = "the text holds half of a character, which UTF-8 cannot"
-            raise Unfit(msg) from None
+            raise UnfitValueError(msg) from None
     return value
 
 
 def _bytes(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
     if not isinstance(value, bytes):
-        raise Unfit(str(wanted("bytes", value)).replace(" is needed", " are needed"))
+        raise UnfitValueError(str(wanted("bytes", value)).replace(" is needed", " are needed"))
     return value
 
 
@@ -200,7 +200,7 @@ def _enum(field: FieldDescriptor) -> Fit:
             if value in names or value in numbers:
                 return value
             msg = "it is none of the enum's words and numbers"
-            raise Unfit(msg)
+            raise UnfitValueError(msg)
         raise wanted("one of the words of an enum", value)
 
     return fit
@@ -210,7 +210,7 @@ def _timestamp(value: Any) -> dict[str, int]:  # noqa: ANN401 - see `Fit`
     seconds, nanos = divmod(nanos_of(value), 10**9)
     if not _FIRST_SECOND <= seconds <= _LAST_SECOND:
         msg = "the time is beyond the years 1 to 9999 in UTC"
-        raise Unfit(msg)
+        raise UnfitValueError(msg)
     return {"seconds": seconds, "nanos": nanos}
 
 
@@ -233,7 +233,7 @@ def _check_numbers(value: Any) -> None:  # noqa: ANN401 - JSON
     if isinstance(value, int | float):
         if not isinstance(value, bool) and _double(value) - value:  # NaN too
             msg = "the number is not finite"
-            raise Unfit(msg)
+            raise UnfitValueError(msg)
     elif isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             _check_numbers(item)
@@ -247,7 +247,7 @@ def _list(fit_item: Fit) -> Fit:
         try:
             for item in value:
                 found.append(fit_item(item))  # noqa: PERF401 - its length says which one does not fit
-        except Unfit as unfit:
+        except UnfitValueError as unfit:
             raise unfit.within(f"[{len(found)}]") from None
         return found
 
@@ -277,7 +277,7 @@ def _map(fit_key: Fit, fit_value: Fit) -> Fit:
         try:
             for name, item in value.items():
                 found[fit_key(name)] = fit_value(item)
-        except Unfit as unfit:
+        except UnfitValueError as unfit:
             raise unfit.within(str(name)) from None
         return found
 

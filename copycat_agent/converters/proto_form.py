@@ -17,7 +17,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet  # type: ignore[imp
 from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
 from grpc_tools import _protoc_compiler, protoc
 
-from copycat_agent.converters.base import BadSchemaError, ConverterProblem, Reference, Site, Written
+from copycat_agent.converters.base import BadSchemaError, ConverterProblem, Reference, RegistrySchema, Site
 from copycat_agent.converters.proto_fields import writer_of
 from copycat_agent.converters.schema_forms import Key, Scalar, SchemaForm, Writer, referred
 from copycat_agent.converters.schema_options import file_problem, is_inside
@@ -131,7 +131,7 @@ class ProtoForm(SchemaForm):
     kind = "PROTOBUF"
     _options: ProtobufOptions
 
-    def of_file(self, registry: SchemaRegistry, *, registers: bool) -> tuple[Written, Writer]:
+    def of_file(self, registry: SchemaRegistry, *, registers: bool) -> tuple[RegistrySchema, Writer]:
         file = self._options.schema_
         assert file is not None
         message = self.message()
@@ -139,7 +139,7 @@ class ProtoForm(SchemaForm):
         for other in imports_of(message.file):
             _refer(other, dict(file.imports), registry, done, registers=registers)
         references = tuple(done[other.name] for other in imports_of(message.file))
-        return Written(self.kind, file.text, references), self._compiled(message)
+        return RegistrySchema(self.kind, file.text, references), self._compiled(message)
 
     def message(self) -> Descriptor:
         """Returns the message of the options' file."""
@@ -147,16 +147,16 @@ class ProtoForm(SchemaForm):
         assert file is not None
         return message_of(compile_proto(file.name, {file.name: file.text, **dict(file.imports)}), self._options.message)
 
-    def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[Written, Writer]:
+    def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[RegistrySchema, Writer]:
         """Raises BadSchemaError: field numbers could not stay the same when columns come and go."""
         del columns, name, written
         msg = "a Protobuf schema cannot be made from types"
         raise BadSchemaError(msg)
 
-    def of_key(self, name: str) -> tuple[Written, Writer]:
+    def of_key(self, name: str) -> tuple[RegistrySchema, Writer]:
         return self.of_columns((), name, "")
 
-    def _others(self, schema: Written, registry: SchemaRegistry) -> dict[str, Any]:
+    def _others(self, schema: RegistrySchema, registry: SchemaRegistry) -> dict[str, Any]:
         return _imported(schema, registry)
 
     def _writer(self, text: str, others: dict[str, Any]) -> Writer:
@@ -167,13 +167,13 @@ class ProtoForm(SchemaForm):
         return Writer(lambda value: before + write(value), message.full_name, _key(message))
 
 
-def _imported(schema: Written, registry: SchemaRegistry) -> dict[str, str]:
+def _imported(schema: RegistrySchema, registry: SchemaRegistry) -> dict[str, str]:
     """Returns the texts that a schema of the registry imports, by their names."""
     found = referred(schema, registry, lambda one: None if one.name == _ROOT or one.name.startswith(_GOOGLES) else one.name)
     return {name: other.text for name, other in found}
 
 
-def file_of(schema: Written, registry: SchemaRegistry) -> FileDescriptor:
+def file_of(schema: RegistrySchema, registry: SchemaRegistry) -> FileDescriptor:
     """Compiles a schema of the registry. Raises BadSchemaError, and what the registry raises."""
     return compile_proto(_ROOT, {_ROOT: schema.text, **_imported(schema, registry)})
 
@@ -185,7 +185,7 @@ def _refer(file: FileDescriptor, texts: dict[str, str], registry: SchemaRegistry
         return
     for other in inner:
         _refer(other, texts, registry, done, registers=registers)
-    written = Written("PROTOBUF", texts[name], tuple(done[other.name] for other in inner))
+    written = RegistrySchema("PROTOBUF", texts[name], tuple(done[other.name] for other in inner))
     if registers:
         registry.register(name, written)
     done[name] = Reference(name, name, registry.find(name, written).version)

@@ -17,7 +17,7 @@ from copycat_agent.converters.proto_form import file_of
 from copycat_agent.formats.draft import Unparsed
 
 if TYPE_CHECKING:
-    from copycat_agent.converters.base import Written
+    from copycat_agent.converters.base import RegistrySchema
     from copycat_agent.converters.registry_access import SchemaRegistry
 
 _VARINT_BYTES = 10
@@ -53,7 +53,7 @@ class ProtoReading:
         return found
 
 
-def reading_by(schema: Written, registry: SchemaRegistry) -> ProtoReading:
+def reading_by(schema: RegistrySchema, registry: SchemaRegistry) -> ProtoReading:
     """Returns the reader for a schema of the registry. Raises BadSchemaError, and what the registry raises."""
     return ProtoReading(file_of(schema, registry))
 

@@ -11,14 +11,14 @@ from copycat_agent.converters.avro_whole import whole_schema
 from copycat_agent.converters.base import PREFIX_BYTES, BadSchemaError
 from copycat_agent.converters.registry_access import AbsentError, registry_of
 from copycat_agent.converters.schema_forms import referred
-from copycat_agent.converters.understood import Understood, ValueReader, json_objects
+from copycat_agent.converters.understood import DecodedValue, ValueReader, json_objects
 from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.records.avro_reading import BadAvroSchemaError, read_alone, reading_of
 from copycat_agent.model import Schema
 from copycat_agent.options import SchemaRegistryOptions
 
 if TYPE_CHECKING:
-    from copycat_agent.converters.base import Written
+    from copycat_agent.converters.base import RegistrySchema
     from copycat_agent.converters.registry_access import SchemaRegistry
 
 
@@ -47,15 +47,15 @@ class RegisteredReader:
         found = list(map(self.read, values))
         return [one.value for one in found], [one.schema for one in found]
 
-    def read(self, data: bytes) -> Understood:
+    def read(self, data: bytes) -> DecodedValue:
         """Implements `ValueReader`. Does not fetch the schema of JSON, which names its fields itself."""
         if len(data) < PREFIX_BYTES or data[0]:
-            return Understood(Unparsed("it does not begin with the id of a schema", _HINT))
+            return DecodedValue(Unparsed("it does not begin with the id of a schema", _HINT))
         if self._kind == "json_schema":
             (fields,) = json_objects((data[PREFIX_BYTES:],))
-            return Understood(fields)
+            return DecodedValue(fields)
         read = self._found(int.from_bytes(data[1:PREFIX_BYTES], "big"))
-        return Understood(read) if isinstance(read, Unparsed) else read(data[PREFIX_BYTES:])
+        return DecodedValue(read) if isinstance(read, Unparsed) else read(data[PREFIX_BYTES:])
 
     def _found(self, number: int) -> ValueReader | Unparsed:
         """Returns the reader of a schema. Records of a schema that the registry does not have, nor a moment later, are bad ones."""
@@ -86,14 +86,14 @@ class RegisteredReader:
             return Unparsed(f"schema {number}: {error}", "correct the schema")
 
 
-def _avro(written: Written, registry: SchemaRegistry) -> ValueReader:
+def _avro(written: RegistrySchema, registry: SchemaRegistry) -> ValueReader:
     others = [other.text for _, other in referred(written, registry, lambda one: (one.subject, one.version))]
     reading = reading_of(whole_schema(written.text, others) if others else written.text)
-    return lambda data: Understood(read_alone(data, reading), reading.schema)
+    return lambda data: DecodedValue(read_alone(data, reading), reading.schema)
 
 
-def _protobuf(written: Written, registry: SchemaRegistry) -> ValueReader:
+def _protobuf(written: RegistrySchema, registry: SchemaRegistry) -> ValueReader:
     from copycat_agent.converters.proto_reading import reading_by  # noqa: PLC0415 - imports the compiler, which few need
 
     reading = reading_by(written, registry)
-    return lambda data: Understood(reading.read(data))
+    return lambda data: DecodedValue(reading.read(data))

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from copycat_agent.converters.base import Reference, Written
+from copycat_agent.converters.base import Reference, RegistrySchema
 from copycat_agent.converters.registry_session import ANSWER_SECONDS, connected
 from copycat_agent.converters.schema_options import CertificateError, tls_context
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
@@ -49,7 +49,7 @@ class Registered(NamedTuple):
     """A schema with its id; `version` is its number within its subject, 0 if the registry did not say."""
 
     id: int
-    schema: Written
+    schema: RegistrySchema
     version: int = 0
 
 
@@ -67,7 +67,7 @@ class SchemaRegistry:
         self._lock = threading.Lock()
         self.where = f"the schema registry at {without_login(options.url)}"
 
-    def by_id(self, number: int) -> Written:
+    def by_id(self, number: int) -> RegistrySchema:
         """Returns the schema that has this id."""
         return self._ask(lambda client: _written(client.get_schema(number)), f"schema {number}")
 
@@ -79,7 +79,7 @@ class SchemaRegistry:
         """Returns one version of a subject."""
         return self._ask(lambda client: _registered(client.get_version(subject, version)), f"version {version} of subject {subject!r}")
 
-    def find(self, subject: str, schema: Written) -> Registered:
+    def find(self, subject: str, schema: RegistrySchema) -> Registered:
         """Returns the registration of a schema in a subject."""
         what = f"this schema in subject {subject!r}"
         try:
@@ -87,7 +87,7 @@ class SchemaRegistry:
         except AbsentError:
             return self._ask(lambda client: _found(client, subject, schema, normal=True), what)  # perhaps in another notation
 
-    def register(self, subject: str, schema: Written) -> Registered:
+    def register(self, subject: str, schema: RegistrySchema) -> Registered:
         """Returns the registration of a schema in a subject, and registers it if necessary."""
 
         def ask(client: SchemaRegistryClient) -> Registered:
@@ -95,7 +95,7 @@ class SchemaRegistry:
 
         return self._ask(ask, f"subject {subject!r}")
 
-    def compatible(self, subject: str, schema: Written) -> bool:
+    def compatible(self, subject: str, schema: RegistrySchema) -> bool:
         """Returns whether a schema could become a subject's next version. Used by examinations."""
         try:
             return self._ask(lambda client: bool(client.test_compatibility(subject, _schema(schema))), f"subject {subject!r}")
@@ -220,7 +220,7 @@ def _bearer(options: SchemaRegistryOptions, tokens: Tokens) -> dict[str, str]:
     return fields if pool is None else {**fields, "bearer.auth.identity.pool.id": pool}
 
 
-def _schema(schema: Written) -> Schema:
+def _schema(schema: RegistrySchema) -> Schema:
     references = [SchemaReference(name=one.name, subject=one.subject, version=one.version) for one in schema.references]
     return Schema(schema.text, schema.kind, references)
 
@@ -229,9 +229,9 @@ def _registered(answer: Any) -> Registered:  # noqa: ANN401 - the client's Regis
     return Registered(_id(answer.schema_id), _written(answer.schema), int(answer.version or 0))
 
 
-def _written(schema: Any) -> Written:  # noqa: ANN401 - the client's Schema
+def _written(schema: Any) -> RegistrySchema:  # noqa: ANN401 - the client's Schema
     references = tuple(Reference(one.name, one.subject, one.version) for one in schema.references or ())
-    return Written(str(schema.schema_type or "AVRO"), _text(schema.schema_str), references)
+    return RegistrySchema(str(schema.schema_type or "AVRO"), _text(schema.schema_str), references)
 
 
 def _id(answered: object) -> int:
@@ -249,7 +249,7 @@ def _text(answered: object) -> str:
     return answered
 
 
-def _found(client: SchemaRegistryClient, subject: str, schema: Written, *, normal: bool) -> Registered:
+def _found(client: SchemaRegistryClient, subject: str, schema: RegistrySchema, *, normal: bool) -> Registered:
     answer = client.lookup_schema(subject, _schema(schema), normalize_schemas=normal)
     return Registered(_id(answer.schema_id), schema, int(answer.version or 0))
 
@@ -267,11 +267,11 @@ def _clean(text: str) -> str:
 class OfflineRegistry(SchemaRegistry):
     """Treats every schema as registered, with id 0. Raises RetriableError for what only the registry knows."""
 
-    def find(self, subject: str, schema: Written) -> Registered:
+    def find(self, subject: str, schema: RegistrySchema) -> Registered:
         del subject
         return Registered(0, schema)
 
-    def register(self, subject: str, schema: Written) -> Registered:
+    def register(self, subject: str, schema: RegistrySchema) -> Registered:
         """Registers nothing."""
         return self.find(subject, schema)
 

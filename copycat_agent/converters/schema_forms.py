@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from copycat_agent.converters.base import BadSchemaError, Reference, Unfit, Written, wanted
+from copycat_agent.converters.base import BadSchemaError, Reference, RegistrySchema, UnfitValueError, wanted
 from copycat_agent.model import Column
 from copycat_agent.sql_types import SqlType, parse_type
 
@@ -31,7 +31,7 @@ class Key(NamedTuple):
 
 
 class Writer(NamedTuple):
-    """A compiled schema. `write` returns the payload of a value, without the id before it; it raises `Unfit`.
+    """A compiled schema. `write` returns the payload of a value, without the id before it; it raises `UnfitValueError`.
 
     `name` is the schema's full name, "" if it has none. `key` is how a text fits, None if it does not.
     """
@@ -50,32 +50,32 @@ class SchemaForm(ABC):
     def __init__(self, options: SchemaOptions) -> None:
         self._options = options
 
-    def of_file(self, registry: SchemaRegistry, *, registers: bool) -> tuple[Written, Writer]:
+    def of_file(self, registry: SchemaRegistry, *, registers: bool) -> tuple[RegistrySchema, Writer]:
         """Returns the schema of the options' file. `registers`: registers its imports; else they have to be in the registry."""
         del registry, registers  # it has no imports
         assert self._options.schema_ is not None
         return self.own(self._options.schema_.text)
 
-    def of_registry(self, schema: Written, registry: SchemaRegistry) -> Writer:
+    def of_registry(self, schema: RegistrySchema, registry: SchemaRegistry) -> Writer:
         """Returns the writer of a schema from the registry, which may refer to others there."""
         if schema.kind != self.kind:
             raise BadSchemaError(f"it is of type {schema.kind}, the converter is {self._options.type}")
         return self._writer(schema.text, self._others(schema, registry))
 
     @abstractmethod
-    def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[Written, Writer]:
+    def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[RegistrySchema, Writer]:
         """Returns a schema made for these columns, `name` from the topic. `written` is the file's own if it still applies; else ""."""
 
     @abstractmethod
-    def of_key(self, name: str) -> tuple[Written, Writer]:
+    def of_key(self, name: str) -> tuple[RegistrySchema, Writer]:
         """Returns a schema for texts."""
 
-    def own(self, text: str) -> tuple[Written, Writer]:
+    def own(self, text: str) -> tuple[RegistrySchema, Writer]:
         """Returns a schema that refers to no other."""
-        return Written(self.kind, text), self._writer(text, {})
+        return RegistrySchema(self.kind, text), self._writer(text, {})
 
     @abstractmethod
-    def _others(self, schema: Written, registry: SchemaRegistry) -> dict[str, Any]:
+    def _others(self, schema: RegistrySchema, registry: SchemaRegistry) -> dict[str, Any]:
         """Returns the schemas that this one refers to, in the form for `_writer`."""
 
     @abstractmethod
@@ -87,8 +87,8 @@ _REFERENCES_MAX = 100
 
 
 def referred(
-    schema: Written, registry: SchemaRegistry, key: Callable[[Reference], object], seen: set[object] | None = None
-) -> Iterator[tuple[str, Written]]:
+    schema: RegistrySchema, registry: SchemaRegistry, key: Callable[[Reference], object], seen: set[object] | None = None
+) -> Iterator[tuple[str, RegistrySchema]]:
     """Yields the referenced schemas with their names, innermost first; the first for each `key`, none for a `key` of None."""
     seen = {None} if seen is None else seen
     for one in schema.references:
@@ -131,7 +131,7 @@ def micros_of(value: object) -> int:
         raise wanted("a time", value)
     if value.tzinfo is None:
         msg = "a time with a zone is needed, this one has none"
-        raise Unfit(msg)
+        raise UnfitValueError(msg)
     return (value - _EPOCH) // _MICROSECOND
 
 
@@ -143,7 +143,7 @@ def local_micros_of(value: object) -> int:
         raise wanted("a time", value)
     if value.tzinfo is not None:
         msg = "a time without a zone is needed, this one has one"
-        raise Unfit(msg)
+        raise UnfitValueError(msg)
     return (value - _LOCAL_EPOCH) // _MICROSECOND
 
 
@@ -180,7 +180,7 @@ def clock_micros_of(value: object) -> int:
         raise wanted("a time of day", value)
     if value.tzinfo is not None:
         msg = "a time of day without a zone is needed, this one has one"
-        raise Unfit(msg)
+        raise UnfitValueError(msg)
     return ((value.hour * 60 + value.minute) * 60 + value.second) * 10**6 + value.microsecond
 
 
@@ -195,4 +195,4 @@ def _parsed(parse: Callable[[str], object], shape: re.Match[str] | None, text: s
         except ValueError:
             pass
     msg = f"{what} is needed, the text is none"
-    raise Unfit(msg)
+    raise UnfitValueError(msg)

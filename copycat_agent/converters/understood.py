@@ -10,14 +10,14 @@ from copycat_agent.formats.records.json_values import parse_all
 from copycat_agent.model import Schema
 
 
-class Understood(NamedTuple):
+class DecodedValue(NamedTuple):
     """A decoded value, or an `Unparsed`, with its schema where the value names one."""
 
     value: bytes | dict[str, Any] | Unparsed
     schema: Schema | None = None
 
 
-ValueReader = Callable[[bytes], Understood]
+ValueReader = Callable[[bytes], DecodedValue]
 ValuesReader = Callable[[Sequence[bytes]], tuple[list[Any], "list[Schema | None] | None"]]
 """Returns the decoded values and the schema of each; None instead of schemas where no value names one."""
 """Both raise RetriableError when a schema registry does not answer. A value whose schema it does not have is an `Unparsed`."""

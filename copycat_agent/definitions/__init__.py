@@ -27,7 +27,7 @@ from copycat_agent.definitions.loaded import (
 )
 from copycat_agent.definitions.models import Loc, key_of
 from copycat_agent.definitions.options_reader import Reader
-from copycat_agent.definitions.problems import Finding, Places
+from copycat_agent.definitions.problems import DefinitionText, Finding
 from copycat_agent.definitions.record_rules import doubtful
 from copycat_agent.definitions.secret_values import Masker
 from copycat_agent.definitions.yaml_tree import (
@@ -167,7 +167,7 @@ def find_agent_file(directory: Path, config: Path | None = None) -> Path | None:
 
 def _read(
     path: Path, environ: Mapping[str, str], *, resolve_env: bool, offline: bool = False, content: bytes | None = None
-) -> tuple[Reader | None, Places, tuple[Problem, ...], bytes]:
+) -> tuple[Reader | None, DefinitionText, tuple[Problem, ...], bytes]:
     """Parses a file, or its new content. The reader is None if problems prevent reading. The last item is the content's digest."""
     masker, text = Masker(), ""
     try:
@@ -176,12 +176,12 @@ def _read(
         text = decode(content)
         root = parse_mapping(text)
     except (OSError, SyntaxProblem) as error:
-        places = Places(str(path), text, None, masker)
+        places = DefinitionText(str(path), text, None, masker)
         if isinstance(error, OSError):
             return None, places, (places.problem_at(Mark(0, 0), "unreadable", f"cannot be read: {error.strerror}"),), b""
         return None, places, (places.problem_at(error.mark, error.code, error.text, error.hint),), b""
     reader = Reader(root, environ if resolve_env else None, masker, offline=offline)
-    return reader, Places(str(path), text, root, masker), (), digest_of(content)
+    return reader, DefinitionText(str(path), text, root, masker), (), digest_of(content)
 
 
 def findings_of(content: bytes, agent: AgentOptions) -> tuple[Finding, ...]:
@@ -247,7 +247,7 @@ def problem_in(path: Path, finding: Finding) -> Problem:
         text = decode(read_small_file(path, FILE_BYTES_MAX))
     except (OSError, SyntaxProblem):
         text = ""
-    return Places(str(path), text, _tree(path), Masker()).problem(finding)
+    return DefinitionText(str(path), text, _tree(path), Masker()).problem(finding)
 
 
 @dataclass(frozen=True, slots=True)

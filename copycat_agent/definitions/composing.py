@@ -20,7 +20,7 @@ from copycat_agent.definitions.kafka_rules import (
 )
 from copycat_agent.definitions.loop_rules import check_loop
 from copycat_agent.definitions.models import Loc, fields_by_key
-from copycat_agent.definitions.options_reader import FAILED, ONLINE, Failed, Reader
+from copycat_agent.definitions.options_reader import FAILED, ONLINE, InvalidValue, Reader
 from copycat_agent.definitions.problems import action_here, missing, nearest
 from copycat_agent.definitions.record_rules import (
     check_converters,
@@ -49,7 +49,7 @@ from copycat_agent.options import (
     TypeAdapter,
     ValidationError,
 )
-from copycat_agent.registry import FAULT, Registry, Unusable, told
+from copycat_agent.registry import FAULT, Registry, UnusablePart, told
 from copycat_agent.sinks import SINKS
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS, StepOptions
@@ -160,11 +160,11 @@ def _command_line(option: str, text: str, hint: str) -> Problem:
     return Problem("command line", 0, 0, "bad-value", f"{option.rpartition('.')[2]}: {text}", hint)
 
 
-def _kafka(reader: Reader, defaults: KafkaOptions) -> KafkaOptions | Failed:
+def _kafka(reader: Reader, defaults: KafkaOptions) -> KafkaOptions | InvalidValue:
     """Reads the `kafka` section, option by option, so that one bad option does not hide errors in the others."""
     node = reader.node(("kafka",))
     if not isinstance(node, MappingNode):
-        return cast("KafkaOptions | Failed", reader.field(Definition, "kafka"))
+        return cast("KafkaOptions | InvalidValue", reader.field(Definition, "kafka"))
     reader.unknown_keys(KafkaOptions, ("kafka",))
     parts: dict[str, Any] = {name: reader.field(KafkaOptions, name, ("kafka",)) for name in KafkaOptions.model_fields if name in node.items}
     own = KafkaOptions(**{name: part for name, part in parts.items() if part is not FAILED})
@@ -174,7 +174,7 @@ def _kafka(reader: Reader, defaults: KafkaOptions) -> KafkaOptions | Failed:
 
 def _source(reader: Reader) -> object:
     found = SOURCES.find(reader.text(("source", "type")) or "")
-    if found is None or isinstance(found, Unusable) or "format" not in found.options.model_fields:
+    if found is None or isinstance(found, UnusablePart) or "format" not in found.options.model_fields:
         return _typed(reader, ("source",), SOURCES)
     return _with_format(reader, found.options)
 
@@ -226,7 +226,7 @@ def _transform(reader: Reader, loc: Loc) -> object:
     actions = [key for key in keys if key in TRANSFORMS.built_in] or [key for key in keys if TRANSFORMS.find(key) is not None]
     if len(actions) == 1:
         found = TRANSFORMS.find(actions[0])
-        if found is None or isinstance(found, Unusable):
+        if found is None or isinstance(found, UnusablePart):
             return _unusable(reader, (*loc, actions[0]), found, on_key=True)
         return _step(reader, actions[0], found.options, loc)
     if actions:
@@ -258,7 +258,7 @@ def _known(registry: Registry[Any]) -> str:
     return ", ".join(registry.names())
 
 
-def _unusable(reader: Reader, loc: Loc, found: Unusable | None, *, on_key: bool = False) -> Failed:
+def _unusable(reader: Reader, loc: Loc, found: UnusablePart | None, *, on_key: bool = False) -> InvalidValue:
     """Reports a part that a package declares but cannot provide."""
     assert found is not None
     return reader.report(loc, "unusable-package", found.why, found.hint, on_key=on_key)
@@ -288,7 +288,7 @@ def _converters(reader: Reader) -> object:
     return FAILED if FAILED in parts.values() else ConvertersOptions(**parts)
 
 
-def _typed(reader: Reader, loc: Loc, registry: Registry[Any], *, short: bool = False) -> object | Failed:
+def _typed(reader: Reader, loc: Loc, registry: Registry[Any], *, short: bool = False) -> object | InvalidValue:
     """Reads the options at `loc` by the class that their `type` names; with `short`, a scalar is the type alone."""
     node, what = reader.node(loc), registry.noun
     if node is None:
@@ -303,7 +303,7 @@ def _typed(reader: Reader, loc: Loc, registry: Registry[Any], *, short: bool = F
     if found is None:
         hint = nearest(name, registry.names()) or f"known are {_known(registry)}"
         return reader.report(at, "unknown-type", f"unknown {what} {name!r:.80}", hint)
-    if isinstance(found, Unusable):
+    if isinstance(found, UnusablePart):
         return _unusable(reader, at, found)
     return _options(reader, registry, name, found.options, loc, short="type" if short else None)
 

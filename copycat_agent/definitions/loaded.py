@@ -89,7 +89,7 @@ def warnings(files: Sequence[LoadedFile]) -> tuple[Problem, ...]:
     Judges by patterns; `doctor` and `plan` check existing files.
     """
     found: list[Problem] = []
-    before = _Neighbours()
+    before = _OverlapCandidates()
     for file in files:
         if (own := file.enabled) is None:
             continue
@@ -105,7 +105,7 @@ def warnings(files: Sequence[LoadedFile]) -> tuple[Problem, ...]:
     return tuple(found)
 
 
-class _Neighbours:
+class _OverlapCandidates:
     """Files whose patterns may match the same paths, found by the patterns' beginnings. Comparing 1,000 with each other takes minutes."""
 
     def __init__(self) -> None:

@@ -34,11 +34,11 @@ ONLINE = ("delivery", "limits", "kafka")
 _RETYPED = {"int_type", "float_type", "bool_type", "literal_error"}
 
 
-class Failed:
+class InvalidValue:
     """Stands for a value that could not be made; the reason is among the findings."""
 
 
-FAILED = Failed()
+FAILED = InvalidValue()
 
 
 @lru_cache(maxsize=256)
@@ -101,11 +101,11 @@ class Reader:
         node = self.node(loc)
         return str(self._resolved.get(loc, node.text)) if isinstance(node, Scalar) else None
 
-    def report(self, loc: Loc, code: str, text: str, hint: str = "", *, on_key: bool = False) -> Failed:
+    def report(self, loc: Loc, code: str, text: str, hint: str = "", *, on_key: bool = False) -> InvalidValue:
         """Adds a finding, unless the place holds an unresolved reference."""
         return self.add(Finding(loc, code, text, hint, on_key))
 
-    def add(self, found: Finding) -> Failed:
+    def add(self, found: Finding) -> InvalidValue:
         """Adds a finding, unless the place holds an unresolved reference."""
         if not any(found.loc[: len(loc)] == loc for loc in self.unresolved):
             self.findings.append(found)

@@ -217,7 +217,7 @@ PROBLEMS_MAX = 50
 """The most problems that are reported per file."""
 
 
-class Places:
+class DefinitionText:
     """One file's text, for quoting from it. `text` may be anything; `root` is None if it could not be parsed."""
 
     def __init__(self, path: str, text: str, root: Node | None, masker: Masker) -> None:

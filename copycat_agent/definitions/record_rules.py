@@ -10,7 +10,7 @@ from copycat_agent.converters import CONVERTERS, ConverterProblem, Site, registr
 from copycat_agent.converters.reading import READABLE
 from copycat_agent.definitions.kafka_rules import lacking
 from copycat_agent.definitions.models import Loc, key_of, markers
-from copycat_agent.definitions.options_reader import Failed, Reader
+from copycat_agent.definitions.options_reader import InvalidValue, Reader
 from copycat_agent.definitions.problems import Finding
 from copycat_agent.encoding.files_layout import directory
 from copycat_agent.errors import DataError
@@ -79,9 +79,9 @@ def check_record(reader: Reader, record: RecordOptions) -> None:
 def check_files(
     reader: Reader,
     sink: SinkOptions,
-    source: SourceOptions | Failed,
-    converters: ConvertersOptions | Failed,
-    transforms: Sequence[TransformOptions] | Failed,
+    source: SourceOptions | InvalidValue,
+    converters: ConvertersOptions | InvalidValue,
+    transforms: Sequence[TransformOptions] | InvalidValue,
 ) -> None:
     """Checks that the path of files compiles and is not hidden from readers, and that records come from Kafka, can be read and written."""
     path = _template(reader, ("sink", "path"), getattr(sink, "path", ""))
@@ -94,11 +94,11 @@ def check_files(
         if any(name[:1] in {"_", "."} for name in made.split("/")):
             hint = "readers pass over files and directories with such names"
             reader.report(("sink", "path"), "bad-value", "no directory of it may begin with _ or a dot", hint)
-    value = None if isinstance(converters, Failed) else converters.value
+    value = None if isinstance(converters, InvalidValue) else converters.value
     if value is not None and value.type not in READABLE:
         reader.report(("converters", "value"), "converter", f"values of {value.type} cannot be read", f"known are {', '.join(READABLE)}")
     form = getattr(sink, "format", "")
-    maker = None if form not in {"lines", "binary"} else _maker(value, () if isinstance(transforms, Failed) else transforms)
+    maker = None if form not in {"lines", "binary"} else _maker(value, () if isinstance(transforms, InvalidValue) else transforms)
     if maker is not None:
         hint = "write format jsonl, or one with columns, or leave out what makes fields: bytes are written as they are in Kafka"
         reader.report(("sink", "format"), "sink", f"format {form} takes bytes or text, and {maker} makes fields of every record", hint)

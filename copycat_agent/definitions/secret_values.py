@@ -110,7 +110,7 @@ class ReferenceProblem(Exception):  # noqa: N818  a text and a hint for the load
         self.text, self.hint = text, hint
 
 
-class Resolved(NamedTuple):
+class ResolvedScalar(NamedTuple):
     """A scalar's text after resolving, and its secret parts."""
 
     text: str
@@ -144,7 +144,7 @@ def stood_in(text: str, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...
     return _NAMED.sub(named, text), tuple(assumed)
 
 
-def resolve(text: str, environ: Mapping[str, str]) -> Resolved:
+def resolve(text: str, environ: Mapping[str, str]) -> ResolvedScalar:
     """Replaces every reference in `text`. Raises `ReferenceProblem` for the first that cannot be resolved.
 
     The value of a reference is not searched for references again.
@@ -165,7 +165,7 @@ def resolve(text: str, environ: Mapping[str, str]) -> Resolved:
         secrets.append(_file(rest) if kind == "file" else _cred(rest, environ))
         return secrets[-1]
 
-    return Resolved(_REFERENCE.sub(value, text), tuple(secrets))
+    return ResolvedScalar(_REFERENCE.sub(value, text), tuple(secrets))
 
 
 def _env(body: str, environ: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from copycat_agent.batch.following import Following, Reporting
+from copycat_agent.batch.following import BatchChannel, FollowingBatch
 from copycat_agent.delivery.base import Accounts, AsValue, Delivery, DeliveryView, MakeRun, Results, Unsaved, joined
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import AT_LEAST_ONCE, AtLeastOncePlan, SplitResult
@@ -147,9 +147,9 @@ class AtLeastOnceTask:
         failure: CopycatError | None = None
         try:
             producer.begin(stopping)
-            if batch.follow_seconds and isinstance(stopping, Reporting):
+            if batch.follow_seconds and isinstance(stopping, BatchChannel):
                 seconds, take_view = batch.follow_seconds, producer.take_view
-                following = Following(run, seconds, stopping, lambda some: _results(some, None, as_value, take_view()))
+                following = FollowingBatch(run, seconds, stopping, lambda some: _results(some, None, as_value, take_view()))
                 with closing(run):
                     run.send()
                     following.stay()

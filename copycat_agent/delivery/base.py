@@ -127,7 +127,7 @@ AsValue = Callable[[Exception], CopycatError]
 """Converts an exception into the error that the results of a batch carry."""
 
 
-class TaskHalf(Protocol):
+class TaskDelivery(Protocol):
     """The side of a delivery that runs in a task."""
 
     def run(

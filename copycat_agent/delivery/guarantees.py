@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from copycat_agent.delivery.at_least_once import AtLeastOnceGuarantee
-from copycat_agent.delivery.exactly_once.attempts import OPENINGS_AT_ONCE, MakeWorld, kafka_world
+from copycat_agent.delivery.exactly_once.attempts import OPENINGS_AT_ONCE, MakeKafkaAccess, kafka_access
 from copycat_agent.delivery.exactly_once.guarantee import ExactlyOnceGuarantee
 from copycat_agent.delivery.into_files import FilesGuarantee
-from copycat_agent.turns import Turns
+from copycat_agent.fair_executor import FairExecutor
 
 if TYPE_CHECKING:
     from copycat_agent.delivery.base import Callbacks, Opening
@@ -38,15 +38,22 @@ class Deliveries:
     """Opens the deliveries of an agent's connectors. Thread-safe."""
 
     def __init__(
-        self, store: OffsetStore, *, keeps_accounts: bool = False, make_world: MakeWorld = kafka_world, turns: Turns | None = None
+        self,
+        store: OffsetStore,
+        *,
+        keeps_accounts: bool = False,
+        make_access: MakeKafkaAccess = kafka_access,
+        executor: FairExecutor | None = None,
     ) -> None:
-        """`keeps_accounts`: the outcome of each file is saved in the store. `make_world`: makes the lanes' access to Kafka.
+        """`keeps_accounts`: the outcome of each file is saved in the store. `make_access`: makes the lanes' access to Kafka.
 
-        `turns` provides the threads on which lanes are opened, daemons by default.
+        `executor` provides the threads on which lanes are opened, daemons by default.
         """
         self._guarantees: Mapping[str, Guarantee] = {
             "at_least_once": AtLeastOnceGuarantee(store),
-            "exactly_once": ExactlyOnceGuarantee(store, turns or Turns(OPENINGS_AT_ONCE), make_world, keeps_accounts=keeps_accounts),
+            "exactly_once": ExactlyOnceGuarantee(
+                store, executor or FairExecutor(OPENINGS_AT_ONCE), make_access, keeps_accounts=keeps_accounts
+            ),
             "files": FilesGuarantee(store),
         }
 

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.delivery.at_least_once import AtLeastOnce, OpenDelivery
-from copycat_agent.encoding.files_layout import Shaped
+from copycat_agent.encoding.files_layout import TypedValue
 from copycat_agent.errors import DataError, FatalError, RetriableError
 from copycat_agent.model import FilesPlan, Schema, SplitResult
-from copycat_agent.producer import Message, Producers, Refused, TaskProducer
+from copycat_agent.producer import Message, Producers, RefusedRecordError, TaskProducer
 from copycat_agent.sinks.claims import Claims, LocalFile, Range
 from copycat_agent.sinks.files_options import FilesSinkOptions
 from copycat_agent.sinks.formats import RangeFiles
@@ -239,7 +239,7 @@ class _Range:
         return not self._files.is_full
 
     def send(self, directory: str, values: list[Any], _tail: Message) -> None:
-        """Writes values into a directory. Raises `Refused` for the first that does not fit the format."""
+        """Writes values into a directory. Raises `RefusedRecordError` for the first that does not fit the format."""
         self._add(directory, values, 0)
 
     def send_each(self, messages: Iterable[Message]) -> None:
@@ -250,30 +250,30 @@ class _Range:
             if topic == self._letters.topic:
                 try:
                     self._letters.send(some)
-                except Refused as refused:
-                    raise Refused(done + refused.sent, refused.reason) from None
+                except RefusedRecordError as refused:
+                    raise RefusedRecordError(done + refused.sent, refused.reason) from None
             else:
                 self._add(topic, [message[1] for message in some], done)
             done += len(some)
 
     def _add(self, directory: str, values: list[Any], before: int) -> None:
         name = directory.rstrip("/")
-        if Shaped not in set(map(type, values)):
+        if TypedValue not in set(map(type, values)):
             self._add_alike(name, values, None, before)
             return
         for schema, alike in groupby(values, _schema_of):
-            some = [value.value if type(value) is Shaped else value for value in alike]
+            some = [value.value if type(value) is TypedValue else value for value in alike]
             self._add_alike(name, some, schema, before)
             before += len(some)
 
     def _add_alike(self, name: str, some: list[Any], schema: Schema | None, before: int) -> None:
-        """Adds values of one schema, after `before` others of the same call. Raises `Refused`."""
+        """Adds values of one schema, after `before` others of the same call. Raises `RefusedRecordError`."""
         taken = self._files.add_all(name, some, schema)
         if taken < len(some):
             try:
                 self._files.add(name, some[taken], schema)
             except DataError as error:
-                raise Refused(before + taken, error) from None
+                raise RefusedRecordError(before + taken, error) from None
             msg = "add_all refused a value that add accepts"
             raise AssertionError(msg)
 
@@ -329,7 +329,7 @@ class _Range:
 
 
 def _schema_of(value: object) -> Schema | None:
-    return value.schema if type(value) is Shaped else None
+    return value.schema if type(value) is TypedValue else None
 
 
 class _Directories:
@@ -385,12 +385,12 @@ class _Letters:
                 producer.flush()
         except DataError as refused:
             if len(messages) == 1:
-                raise Refused(0, refused) from None
+                raise RefusedRecordError(0, refused) from None
             for index, one in enumerate(messages):
                 try:
                     self.send([one])
-                except Refused as alone:
-                    raise Refused(index, alone.reason) from None
+                except RefusedRecordError as alone:
+                    raise RefusedRecordError(index, alone.reason) from None
 
     def flush(self) -> None:
         """Waits until the dead letters are acknowledged. Raises RetriableError, and sets `wait`, if Kafka refused one."""

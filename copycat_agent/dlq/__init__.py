@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.dlq.letter import Letter, parse, record_of
-from copycat_agent.dlq.survey import ReplayProgress, Survey, Tally, group_of, latest, saved_progress, survey
+from copycat_agent.dlq.survey import LetterCount, ReplayProgress, Survey, group_of, latest, saved_progress, survey
 from copycat_agent.encoding import letters
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder, StageError
 from copycat_agent.encoding.record_parts import PartOfRecord
@@ -16,7 +16,7 @@ from copycat_agent.errors import BlockedError, DataError, FatalError
 from copycat_agent.formats import Draft
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.options import Definition
-from copycat_agent.producer import Message, Refused, TaskProducer
+from copycat_agent.producer import Message, RefusedRecordError, TaskProducer
 from copycat_agent.producer.consuming import TopicReader
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.templates.metadata import UNKNOWN, RecordOrigin, TopicPlace
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Letter",
+    "LetterCount",
     "LetterPlace",
     "Replay",
     "ReplayProgress",
     "ReplayReport",
     "Survey",
-    "Tally",
     "group_of",
     "latest",
     "parse",
@@ -56,7 +56,7 @@ class LetterPlace(NamedTuple):
     offset: int
 
 
-class Left(NamedTuple):
+class SkippedLetter(NamedTuple):
     """A letter that was left in the topic, and the reason."""
 
     letter: Letter
@@ -79,7 +79,7 @@ class ReplayReport:
     left: int = 0
     foreign: int = 0
     missed: int = 0
-    named: list[Left] = field(default_factory=list)
+    named: list[SkippedLetter] = field(default_factory=list)
     stopped: bool = False
 
     @property
@@ -262,7 +262,7 @@ class Replay:
             sent, refused = len(going), None
             try:
                 self._producer.send_each([message for _, message in going])
-            except Refused as refusal:
+            except RefusedRecordError as refusal:
                 sent, refused = refusal.sent, refusal.reason
             self._settle(going[:sent])
             going = going[sent:]
@@ -291,7 +291,7 @@ class Replay:
         self._progress[letter.partition].leave(letter.offset)
         self.report.left += 1
         if len(self.report.named) < NAMED_MAX:
-            self.report.named.append(Left(letter, why))
+            self.report.named.append(SkippedLetter(letter, why))
 
 
 def _group(letters: Iterator[Letter]) -> list[Letter]:

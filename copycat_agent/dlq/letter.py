@@ -142,7 +142,7 @@ def _number(headers: dict[str, bytes], name: str, form: re.Pattern[bytes] = _NUM
 _ENTIRE = "its format cannot read this record without the rest of its file"
 
 
-class _Alone:
+class _SingleRecordFile:
     """A `RecordFile` that holds the bytes of one record."""
 
     def __init__(self, letter: Letter) -> None:
@@ -197,7 +197,7 @@ def _fields(raw: bytes) -> dict[str, Any]:
 
 
 def _read(letter: Letter, form: RecordFormat) -> Draft:
-    file = _Alone(letter)
+    file = _SingleRecordFile(letter)
     try:
         frames = list(form.frames(file, 0, file.size, final=True))
     except DamageError as error:

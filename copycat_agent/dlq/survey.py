@@ -131,7 +131,7 @@ class Kind(NamedTuple):
 
 
 @dataclass(slots=True)
-class Tally:
+class LetterCount:
     """Letters of one kind. `waiting` have not been replayed; None when their connector is not among those asked about."""
 
     letters: int = 0
@@ -155,7 +155,7 @@ class Survey:
 
     topic: str
     exists: bool
-    tallies: dict[Kind, Tally] = field(default_factory=dict)
+    tallies: dict[Kind, LetterCount] = field(default_factory=dict)
     foreign: int = 0
 
 
@@ -174,7 +174,7 @@ def survey(reader: TopicReader, replayed: Replayed, seen: Callable[[int], None] 
         kind = Kind(letter.connector, letter.stage, letter.error)
         progress = replayed.get(letter.connector)
         is_done = None if progress is None else progress.get(letter.partition, ReplayProgress()).is_done(letter.offset)
-        found.tallies.setdefault(kind, Tally()).add(letter, is_done=is_done)
+        found.tallies.setdefault(kind, LetterCount()).add(letter, is_done=is_done)
     return found
 
 

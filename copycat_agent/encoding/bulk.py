@@ -140,7 +140,7 @@ class ChunkEncoding:
         return Draft(chunk.values[index], *place, raw, chunk.schema, chunk.as_is).within(envelope)
 
 
-class AllAtOnce(ChunkEncoding):
+class UniformEncoding(ChunkEncoding):
     """A chunk whose messages are all made: no steps are left, and no record is bad."""
 
     def __init__(self, chunk: Chunk | Parsed, number: int, encoded: Encoded) -> None:

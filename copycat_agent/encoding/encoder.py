@@ -16,10 +16,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.converters import CONVERTERS
-from copycat_agent.encoding.bulk import AllAtOnce, ChunkEncoding, Encoded, places
+from copycat_agent.encoding.bulk import ChunkEncoding, Encoded, UniformEncoding, places
 from copycat_agent.encoding.files_layout import FilesLayout, changes_fields
 from copycat_agent.encoding.layout import Headers, MessageLayout, SplitLayout, host_name
-from copycat_agent.encoding.record_parts import Begun, PartOfRecord, PartSteps
+from copycat_agent.encoding.record_parts import FirstPartResult, PartOfRecord, PartSteps
 from copycat_agent.encoding.window import window_of
 from copycat_agent.errors import CopycatError, DataError, FatalError
 from copycat_agent.formats import Chunk, Draft, Parsed, Unparsed
@@ -147,7 +147,7 @@ class SplitEncoder:
         """Called by `Encoder.bind`, with arguments as there."""
         self._encoder = encoder
         self.window = window
-        self._begun: Begun | None = None
+        self._begun: FirstPartResult | None = None
         meta = SplitMeta(split.path, split.inode, host, encoder.definition.name, split.mtime_ms, encoder.clock, origin)
         self._stages = tuple([tuple([transform.bind(meta) for transform in stage]) for stage in encoder.stages])
         self._make_layout = cache(partial(encoder.layout.bind, split, meta, partitions, run))
@@ -192,10 +192,10 @@ class SplitEncoder:
             return ()
         return (self.finish_part(begun, draft, part, extra),)
 
-    def begun(self, part: PartOfRecord) -> Begun:
+    def begun(self, part: PartOfRecord) -> FirstPartResult:
         """Returns the first stage's results for the record's first part, kept for later parts. Raises StageError for a bad one."""
         if self._begun is None or self._begun.draft.start != part.first[0]:
-            self._begun = self.begin(Begun(self.ready(self._first(part))), 0)
+            self._begun = self.begin(FirstPartResult(self.ready(self._first(part))), 0)
         return _good(self._begun)
 
     def _first(self, part: PartOfRecord) -> Draft:
@@ -205,16 +205,16 @@ class SplitEncoder:
         first.number = part.draft.number - part.number + 1
         return first
 
-    def begin(self, begun: Begun, stage: int) -> Begun:
+    def begin(self, begun: FirstPartResult, stage: int) -> FirstPartResult:
         """Applies the steps of one stage to a first part."""
         self._part_steps(stage).begin(begun)
         return begun
 
-    def go_on(self, begun: Begun, stage: int) -> Begun:
+    def go_on(self, begun: FirstPartResult, stage: int) -> FirstPartResult:
         """Applies the steps of a later stage to a first part. Raises StageError for a bad one."""
         return _good(self.begin(begun, stage))
 
-    def apply_to_part(self, begun: Begun, draft: Draft, stage: int) -> bool:
+    def apply_to_part(self, begun: FirstPartResult, draft: Draft, stage: int) -> bool:
         """Applies the steps of one stage to a later part. Returns False when one of them dropped it. Raises StageError."""
         try:
             return self._part_steps(stage).go_on(begun, draft)
@@ -229,7 +229,7 @@ class SplitEncoder:
         """Returns whether parts need nothing of a record's first part: reading back in a compressed file is expensive."""
         return self.window is None and not self._encoder.transforms and self.layout.is_steady
 
-    def _is_wanted(self, begun: Begun) -> bool:
+    def _is_wanted(self, begun: FirstPartResult) -> bool:
         if self.window is None:
             return True
         self.window.see(begun.draft)
@@ -269,7 +269,7 @@ class SplitEncoder:
             draft.value = draft.raw
         return topic, self._value(draft, topic), key, partition, None, None, timestamp, headers
 
-    def finish_part(self, begun: Begun, draft: Draft, part: PartOfRecord, extra: Headers) -> Message:
+    def finish_part(self, begun: FirstPartResult, draft: Draft, part: PartOfRecord, extra: Headers) -> Message:
         """Returns the message of a part of a record; `begun` and `draft` are the steps' results for the first part and this one."""
         try:
             topic, key, partition, timestamp, headers = self.layout.outline_of_part(begun.draft, draft, extra, part.record)
@@ -340,7 +340,7 @@ class BulkEncoder:
             and not self._steps
             and (encoded := self._by_columns(chunk, chunk.values, number)) is not None
         ):
-            return AllAtOnce(chunk, number, encoded)
+            return UniformEncoding(chunk, number, encoded)
         kinds: set[type] = set(map(type, chunk.values))
         raw = chunk.raw if self._takes_raw(chunk) else None
         if Unparsed in kinds or (raw is not None and self._changes_fields and kinds != {dict}):
@@ -350,7 +350,7 @@ class BulkEncoder:
         steps = self._null_steps if kinds == {type(None)} else self._steps
         layout = self._make_layout()
         if not steps and (messages := layout.messages(chunk)) is not None:
-            return AllAtOnce(chunk, number, Encoded(messages))
+            return UniformEncoding(chunk, number, Encoded(messages))
         return ChunkEncoding(layout, steps, chunk, number, None if owns else raw, owns_fields=owns)
 
     def _by_columns(self, chunk: Parsed, rows: ArrowRows, number: int) -> Encoded | None:
@@ -375,7 +375,7 @@ class BulkEncoder:
         return chunk.raw is not None and self._of_definition.takes_raw(chunk.schema, as_is=chunk.as_is)
 
 
-def _good(begun: Begun) -> Begun:
+def _good(begun: FirstPartResult) -> FirstPartResult:
     """Returns `begun`. Raises StageError when the first part is a bad record, as all others are then."""
     if begun.bad is not None:
         raise StageError("transform", begun.bad)

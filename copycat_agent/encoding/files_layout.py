@@ -37,14 +37,14 @@ DIRECTORIES_KNOWN = 4096
 _MEANS_SOMETHING = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^|<>&`$;!]")
 
 
-class Shaped(NamedTuple):
+class TypedValue(NamedTuple):
     """A value with its schema. Bytes are its Avro encoding, as in Kafka behind the schema's id."""
 
     value: bytes | dict[str, Any]
     schema: Schema
 
 
-def shown_value(value: bytes | dict[str, Any] | Shaped | None) -> bytes | None:
+def shown_value(value: bytes | dict[str, Any] | TypedValue | None) -> bytes | None:
     """Returns the value of a message for display: bytes unchanged, fields as JSON."""
     bare = unshaped(value)
     try:
@@ -54,8 +54,8 @@ def shown_value(value: bytes | dict[str, Any] | Shaped | None) -> bytes | None:
 
 
 def unshaped(value: Any) -> Any:  # noqa: ANN401 - any value
-    """Returns the fields of a `Shaped`; anything else unchanged."""
-    if not isinstance(value, Shaped):
+    """Returns the fields of a `TypedValue`; anything else unchanged."""
+    if not isinstance(value, TypedValue):
         return value
     if isinstance(value.value, dict):
         return value.value
@@ -115,7 +115,7 @@ class _SplitFilesLayout:
         """Returns the value as the steps left it, with its schema if that still describes it."""
         if not self._has_schema or draft.schema is None:
             return draft.value
-        return Shaped(draft.value[PREFIX_BYTES:] if isinstance(draft.value, bytes) else draft.value, draft.schema)
+        return TypedValue(draft.value[PREFIX_BYTES:] if isinstance(draft.value, bytes) else draft.value, draft.schema)
 
     def outline(self, draft: Draft, extra: Headers = ()) -> Outline:
         del extra
@@ -126,7 +126,7 @@ class _SplitFilesLayout:
         values = chunk.values
         if self._has_schema and chunk.schema is not None:
             same = [value[PREFIX_BYTES:] for value in chunk.raw] if self._keeps_encoding and chunk.raw is not None else values
-            values = [Shaped(value, chunk.schema) for value in same]
+            values = [TypedValue(value, chunk.schema) for value in same]
         if self.is_steady:
             return list(values)
         times = None if chunk.envelopes is None or not self._is_of_second else chunk.envelopes.timestamps_ms

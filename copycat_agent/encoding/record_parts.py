@@ -39,7 +39,7 @@ class PartOfRecord(NamedTuple):
 
 
 @dataclass(slots=True)
-class Begun:
+class FirstPartResult:
     """The results of one stage's steps for a record's first part, `draft`.
 
     `seen`: the values before and after each step that was applied. `goes_on`: no step dropped it. `trouble` see `Draft`.
@@ -59,7 +59,7 @@ class PartSteps:
     def __init__(self, steps: Sequence[Step], options: Sequence[TransformOptions]) -> None:
         self._steps = tuple(zip(steps, options, strict=True))
 
-    def begin(self, begun: Begun) -> None:
+    def begin(self, begun: FirstPartResult) -> None:
         """Applies the steps to the first part, and stores their results in `begun`."""
         draft = begun.draft
         try:
@@ -74,7 +74,7 @@ class PartSteps:
             begun.bad = error
         begun.trouble = draft.trouble
 
-    def go_on(self, begun: Begun, draft: Draft) -> bool:
+    def go_on(self, begun: FirstPartResult, draft: Draft) -> bool:
         """Applies the steps to a later part. Returns False when one of them dropped it. Raises DataError."""
         for (step, options), (before, after) in zip(self._steps, begun.seen, strict=True):
             if kind_of(options).is_filter:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 
 from copycat_agent.formats import Draft
-from copycat_agent.formats.timestamps import HEAD_CHARACTERS, Clock, recognise, time_of
+from copycat_agent.formats.timestamps import HEAD_CHARACTERS, LineClock, recognise, time_of
 from copycat_agent.options import Definition, Field, Options
 
 LOOK_BYTES = 2**16
@@ -67,7 +67,7 @@ class BoundWindow:
         self._now: float | None = None
         self._before: float | None = None
         self._has_looked = False
-        self._clock: Clock | None = None
+        self._clock: LineClock | None = None
         self._undated = 0
 
     def see(self, record: Draft) -> None:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from copycat_agent.formats.draft import Chunk, Draft, Envelope, Envelopes, Parsed, Unparsed
 from copycat_agent.formats.lines import LineFrames, LineOptions
-from copycat_agent.formats.model import Frame, Frames, Gap, How, LongLine, OnTooLong, Part, RecordFile, RecordFormat, SkippedRest
+from copycat_agent.formats.model import (
+    Frame,
+    FrameOptions,
+    Frames,
+    Gap,
+    LongLine,
+    OnTooLong,
+    RecordFile,
+    RecordFormat,
+    RecordPart,
+    SkippedRest,
+)
 from copycat_agent.formats.multiline import MultilineFrames
 from copycat_agent.formats.multiline_options import MultilineOptions
 from copycat_agent.formats.text import TAIL_BYTES, Reader, Text, encoding_problem, split_problem
@@ -16,9 +27,9 @@ __all__ = [
     "Envelope",
     "Envelopes",
     "Frame",
+    "FrameOptions",
     "Frames",
     "Gap",
-    "How",
     "LineFrames",
     "LineOptions",
     "LongLine",
@@ -26,10 +37,10 @@ __all__ = [
     "MultilineOptions",
     "OnTooLong",
     "Parsed",
-    "Part",
     "Reader",
     "RecordFile",
     "RecordFormat",
+    "RecordPart",
     "SkippedRest",
     "Text",
     "Unparsed",

@@ -28,7 +28,7 @@ CLOSED = 9
 """State of a group that its last line has ended."""
 
 
-class Wrapped(NamedTuple):
+class WrappedLine(NamedTuple):
     """One line. `stream` is "" when it is not wrapped; `unfinished`: the next line of its stream continues the message."""
 
     message: str
@@ -66,20 +66,20 @@ def _object(line: bytes) -> dict[str, Any]:
     return value if type(value) is dict else {}
 
 
-def unwrap(line: str) -> Wrapped:
+def unwrap(line: str) -> WrappedLine:
     """Returns the message in a line; a line that is not wrapped is its own message."""
     if cri := _CRI.match(line):
-        return Wrapped(cri[3] or "", cri[1], cri[2] == "P")
+        return WrappedLine(cri[3] or "", cri[1], cri[2] == "P")
     if not line.lstrip().startswith("{"):
-        return Wrapped(line)
-    return _of_docker(_object(line.encode("utf-8", "surrogatepass"))) or Wrapped(line)
+        return WrappedLine(line)
+    return _of_docker(_object(line.encode("utf-8", "surrogatepass"))) or WrappedLine(line)
 
 
-def _of_docker(fields: Mapping[str, Any]) -> Wrapped | None:
+def _of_docker(fields: Mapping[str, Any]) -> WrappedLine | None:
     message, stream, when = fields.get("log"), fields.get("stream"), fields.get("time")
     if not (isinstance(message, str) and isinstance(stream, str) and isinstance(when, str) and stream):
         return None
-    return Wrapped(message.removesuffix("\n"), stream, not message.endswith("\n"))
+    return WrappedLine(message.removesuffix("\n"), stream, not message.endswith("\n"))
 
 
 class TextField(NamedTuple):
@@ -90,15 +90,15 @@ class TextField(NamedTuple):
 
     path: str
 
-    def unwrap(self, line: str) -> Wrapped:
+    def unwrap(self, line: str) -> WrappedLine:
         """Returns the field's text, with the stream of its line."""
         outer, text = self._look(line)
         return outer if text is None else outer._replace(message=text.removesuffix("\n"))
 
-    def _look(self, line: str) -> tuple[Wrapped, str | None]:
+    def _look(self, line: str) -> tuple[WrappedLine, str | None]:
         """Returns the unwrapped line, and the field's text exactly as it is; None for a line without it."""
         is_bare = line.lstrip().startswith("{")
-        outer = Wrapped(line) if is_bare else unwrap(line)
+        outer = WrappedLine(line) if is_bare else unwrap(line)
         if not (is_bare or outer.message.lstrip().startswith("{")):
             return outer, None
         fields = _object(outer.message.encode("utf-8", "surrogatepass"))
@@ -174,7 +174,7 @@ def _behind_blanks(text: str, place: int) -> int:
 
 
 class GroupState(NamedTuple):
-    """The state of a group after its last line: `table` is a state of `Rule.joins`; for `stream` and `unfinished` see `Wrapped`."""
+    """The state of a group after its last line: `table` is a state of `Rule.joins`; for `stream` and `unfinished` see `WrappedLine`."""
 
     table: int = 0
     stream: str = ""
@@ -185,7 +185,7 @@ class GroupMarks(NamedTuple):
     """The kinds of some lines, and their unwrapped forms; None when no line is wrapped."""
 
     kinds: list[int]
-    wrapped: list[Wrapped] | None
+    wrapped: list[WrappedLine] | None
 
     def part(self, begin: int, end: int) -> GroupMarks:
         """Returns the marks of some of the lines."""
@@ -257,7 +257,7 @@ class Rule:
         return cuts, table if done == len(kinds) else self.first[usual]
 
     def _cuts_of_wrapped(
-        self, kinds: list[int], wrapped: list[Wrapped], begin: int, state: GroupState | None
+        self, kinds: list[int], wrapped: list[WrappedLine], begin: int, state: GroupState | None
     ) -> tuple[list[int], GroupState | None]:
         cuts: list[int] = []
         for index in range(begin, len(kinds)):
@@ -272,7 +272,7 @@ class Rule:
                 state = None
         return cuts, state
 
-    def _goes_on(self, state: GroupState, kind: int, line: Wrapped) -> GroupState | None:
+    def _goes_on(self, state: GroupState, kind: int, line: WrappedLine) -> GroupState | None:
         """Returns the state after `line` if it continues the group; None if it begins another one."""
         if _is_other_stream(state, line):
             return None
@@ -287,7 +287,7 @@ class Rule:
         None when it continues after the last line. A kind that only earlier lines of the group explain ends it: better sent than skipped.
         """
         for index in range(begin, len(marks.kinds)):
-            kind, line = marks.kinds[index], Wrapped("") if marks.wrapped is None else marks.wrapped[index]
+            kind, line = marks.kinds[index], WrappedLine("") if marks.wrapped is None else marks.wrapped[index]
             if _is_other_stream(state, line):
                 return index, state
             glued = state.unfinished and line.stream == state.stream
@@ -304,11 +304,11 @@ class Rule:
 
     def state_behind(self, marks: GroupMarks, index: int) -> GroupState:
         """Returns the state after a single line, for `end_of_skipped`."""
-        line = Wrapped("") if marks.wrapped is None else marks.wrapped[index]
+        line = WrappedLine("") if marks.wrapped is None else marks.wrapped[index]
         return GroupState(0, line.stream, line.unfinished)
 
 
-def _is_other_stream(state: GroupState, line: Wrapped) -> bool:
+def _is_other_stream(state: GroupState, line: WrappedLine) -> bool:
     return bool(line.stream and state.stream and line.stream != state.stream)
 
 
@@ -326,7 +326,7 @@ def by_pattern(pattern: str, *, at_end: bool = False) -> tuple[Callable[[list[by
     """
     compiled = compile_pattern(pattern)
     is_bounded = compiled.most >= LOOK_CHARACTERS
-    search: Callable[[str], object] = compiled.search if is_bounded else _Patient(compiled)
+    search: Callable[[str], object] = compiled.search if is_bounded else _TimeLimitedSearch(compiled)
     quick = _search_in_ascii(pattern) if is_bounded else None
 
     def look(line: str) -> object:
@@ -347,7 +347,7 @@ def by_pattern(pattern: str, *, at_end: bool = False) -> tuple[Callable[[list[by
     return of_bytes, of_texts
 
 
-class _Patient:
+class _TimeLimitedSearch:
     """A search that raises no errors. The longer it takes, the less time the next lines get, so that a block of lines is done soon."""
 
     def __init__(self, pattern: Pattern) -> None:

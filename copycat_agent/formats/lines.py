@@ -12,7 +12,7 @@ from typing import Literal, Unpack
 
 from copycat_agent.formats.draft import Chunk
 from copycat_agent.formats.holes import HOLE_BYTES, INNER_HOLE_BYTES, OPEN_BYTES, Holes
-from copycat_agent.formats.model import Cut, Frame, Gap, How, LongLine, OnTooLong, Part
+from copycat_agent.formats.model import Frame, FrameOptions, Gap, LongLine, OnTooLong, RecordCut, RecordPart
 from copycat_agent.formats.over_limit import FrameLimits, LongLines
 from copycat_agent.formats.text import CHARACTER_BYTES, MARK_BYTES, TAIL_BYTES, Encoding, Layout, Reader, Text
 from copycat_agent.options import ByteSize, Duration, Field, Options
@@ -66,11 +66,11 @@ class LineFrames:
         self._encoding = Encoding(encoding, options.delimiter, is_raw=raw)
         self._limits = FrameLimits(options.max_bytes, block_bytes, options.skip_empty, self.on_too_long == "split")
 
-    def frames(self, read: Reader, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, read: Reader, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         """Finds lines, as `Frames.frames` says. Every line is complete by itself, so `flush` changes nothing."""
         layout = (self._encoding.behind_start if start else None) or self._encoding.of(read, start)
         framing = Framing(layout, self._limits, read, end, final=how.get("final", False), little=how.get("block_bytes"))
-        held = Cut.parse(how.get("cut", ""), start) if self._limits.splits else None
+        held = RecordCut.parse(how.get("cut", ""), start) if self._limits.splits else None
         frames = framing.frames(start, skipping=how.get("skipping", False) and held is None, cut=held)
         footer = how.get("footer", 0)
         return without_footer(frames, footer, final=how.get("final", False)) if footer else frames
@@ -136,7 +136,7 @@ class Framing:
         self._longest = self._limit + CHARACTER_BYTES + layout.unit + (INNER_HOLE_BYTES if layout.may_have_holes else 0)
         self._overlap = len(layout.delimiter) - 1  # bytes at the end of a block that may begin a delimiter
 
-    def frames(self, start: int, *, skipping: bool, cut: Cut | None = None) -> Iterator[Frame]:
+    def frames(self, start: int, *, skipping: bool, cut: RecordCut | None = None) -> Iterator[Frame]:
         """Yields the frames from byte `start` on; `skipping` and `cut` are as in `Frames.frames`."""
         position = start
         while position < self._end:
@@ -153,7 +153,7 @@ class Framing:
                 yield frame
                 position = frame.end
                 skipping = isinstance(frame, LongLine) and not frame.complete
-                cut = frame.cut if isinstance(frame, Part) else None
+                cut = frame.cut if isinstance(frame, RecordPart) else None
             if position == begun:
                 return
 
@@ -210,7 +210,7 @@ class Framing:
         most_bytes = max(self._usual, self._longest)
         return LongLines(self._layout, self._limits, self._holes, self._read, self._end, final=self._final, most_bytes=most_bytes)
 
-    def _up_to_hole(self, line: bytes, position: int) -> Iterator[Chunk | LongLine | Part | Gap]:
+    def _up_to_hole(self, line: bytes, position: int) -> Iterator[Chunk | LongLine | RecordPart | Gap]:
         """Yields the line that a hole ends, or the hole if nothing comes before it."""
         if not line:
             yield from self._gap(position)
@@ -235,7 +235,7 @@ class Framing:
                 return
             position = end
 
-    def _lines(self, block: bytes, raw: list[bytes], position: int, size: int) -> Iterator[Chunk | LongLine | Part]:
+    def _lines(self, block: bytes, raw: list[bytes], position: int, size: int) -> Iterator[Chunk | LongLine | RecordPart]:
         """Yields the lines of `block`, which fill its first `size` bytes, cut where one is too long."""
         if size <= self._max_bytes or len(max(raw, key=len)) <= self._max_bytes:
             yield self._chunk(block, raw, position, 0, size)
@@ -266,7 +266,7 @@ class Framing:
         size, cr = len(line), self._layout.text.cr
         return size > self._max_bytes + len(cr) or (size > self._max_bytes and not (cr and line.endswith(cr)))
 
-    def _partial(self, block: bytes, position: int) -> Iterator[Chunk | LongLine | Part]:
+    def _partial(self, block: bytes, position: int) -> Iterator[Chunk | LongLine | RecordPart]:
         """Yields a line without a delimiter: nobody will finish it, or a hole follows."""
         tail, end = block[-TAIL_BYTES:], position + len(block)
         if self._too_long(block):

@@ -2,7 +2,7 @@
 
 A record over the limit may be sent in parts: pieces in the order of the file, which put together are the record. A part is as long as the
 limits allow: to the end of a line if a group of lines is cut, else to the end of a character. So where a part ends follows from where it
-begins, and reading can continue at any of them with its `Cut`.
+begins, and reading can continue at any of them with its `RecordCut`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def part_bytes(max_bytes: int) -> int:
     return max_bytes - max_bytes // 64
 
 
-class Cut(NamedTuple):
+class RecordCut(NamedTuple):
     """The state that is needed to continue between two parts of a record.
 
     `parts` of it come before the position, the first of them in bytes `start` up to, not including, `end`. The rest is about a group of
@@ -88,17 +88,17 @@ class Cut(NamedTuple):
         return f"{self.parts} {self.start} {self.end} {self.in_line:d} {self.table} {self.stream or '-'} {self.unfinished:d}"
 
     @staticmethod
-    def parse(text: str, position: int) -> Cut | None:
+    def parse(text: str, position: int) -> RecordCut | None:
         """Returns the state in an offset at byte `position`; None for an invalid text."""
         try:
             parts, start, end, in_line, table, stream, unfinished = text.split(" ")
-            cut = Cut(int(parts), int(start), int(end), in_line == "1", int(table), stream.removeprefix("-"), unfinished == "1")
+            cut = RecordCut(int(parts), int(start), int(end), in_line == "1", int(table), stream.removeprefix("-"), unfinished == "1")
         except ValueError:
             return None
         return cut if cut.parts > 0 and 0 <= cut.start < cut.end <= min(position, cut.start + _MOST_BYTES) else None
 
 
-class Part(NamedTuple):
+class RecordPart(NamedTuple):
     """The `number`-th part, from 1, of a record over the limit: bytes `start` up to, not including, `end`.
 
     `raw` are its bytes in the file, `value` what is sent of them; a line's end belongs to both, except to that of the record. `first` is
@@ -114,7 +114,7 @@ class Part(NamedTuple):
     number: int
     first: tuple[int, int]
     codec: str
-    cut: Cut | None
+    cut: RecordCut | None
     tail: bytes
     partial: bool = False
 
@@ -124,10 +124,10 @@ class Part(NamedTuple):
         return self.cut is None
 
 
-Frame = Chunk | Parsed | LongLine | SkippedRest | Part | Gap
+Frame = Chunk | Parsed | LongLine | SkippedRest | RecordPart | Gap
 
 
-class How(TypedDict, total=False):
+class FrameOptions(TypedDict, total=False):
     """How `Frames.frames` and `RecordFormat.frames` read. Everything may be absent."""
 
     skipping: bool
@@ -139,7 +139,7 @@ class How(TypedDict, total=False):
     block_bytes: int | None
     """Read about this little at a time; a longer record comes alone. Absent or None: the usual amount."""
     cut: str
-    """`start` is between two parts of a record, see `Cut.parse`. Given only to objects that split records."""
+    """`start` is between two parts of a record, see `RecordCut.parse`. Given only to objects that split records."""
     footer: int
     """This many lines before `end` are no records. Absent: none. See `without_footer`. Only frames of lines support it."""
 
@@ -151,7 +151,7 @@ class Frames(Protocol):
     def on_too_long(self) -> OnTooLong:
         """The policy for a record over the limit."""
 
-    def frames(self, read: Reader, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, read: Reader, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         """Yields frames from byte `start`, none of them reaching beyond byte `end`; each begins where the one before it ended.
 
         `final` is False unless it is given. Ends when no complete record is left. Raises what `read` raises.
@@ -205,7 +205,7 @@ class RecordFormat(Protocol):
     def makes_fields(self) -> bool:
         """Whether values are fields, which become JSON if no converter is set. Else they are bytes."""
 
-    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         """Yields frames from position `start`, which is 0 or where a frame or one of its records ended; none reaches beyond `end`.
 
         `final` is True unless it is given: the file ends at `end`. Raises what `file` raises, and DamageError, with the byte or the record

@@ -14,7 +14,7 @@ from typing import Unpack
 from copycat_agent.formats.draft import Chunk
 from copycat_agent.formats.grouping import GroupMarks, GroupState, TextField
 from copycat_agent.formats.lines import BLOCK_BYTES, LineFrames, TextLineOptions
-from copycat_agent.formats.model import Cut, Frame, Gap, How, LongLine, Part, SkippedRest, part_bytes
+from copycat_agent.formats.model import Frame, FrameOptions, Gap, LongLine, RecordCut, RecordPart, SkippedRest, part_bytes
 from copycat_agent.formats.multiline_options import GroupOptions
 from copycat_agent.formats.over_limit import GroupParts
 from copycat_agent.formats.text import AS_IT_STANDS, TAIL_BYTES, Layout, Reader, Text
@@ -42,12 +42,12 @@ class MultilineFrames:
         self.max_lines = options.max_lines
         self.max_bytes = options.max_bytes
 
-    def frames(self, read: Reader, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, read: Reader, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         """Finds groups of lines, as `Frames.frames` says. A `skipping` start at a line's beginning lies between two lines of a group."""
-        held = Cut.parse(how.get("cut", ""), start) if self.splits else None
+        held = RecordCut.parse(how.get("cut", ""), start) if self.splits else None
         skipping = how.get("skipping", False) and held is None
         in_line = skipping and not self.lines.is_line_start(read, start)
-        walk = _Walk(self, self.lines.layout(read, start), read, start, skipping=skipping)
+        walk = _FrameState(self, self.lines.layout(read, start), read, start, skipping=skipping)
         if held is not None:
             walk.go_on_behind(held)
         elif skipping and not in_line:
@@ -73,7 +73,7 @@ def _joining(layout: Layout, field: TextField) -> Layout:
     return layout._replace(text=layout.text._replace(join=join))
 
 
-class _Walk:
+class _FrameState:
     """The state of one call of `frames`.
 
     Everything before `position` has been yielded. `open` are the lines of the group that begins there, `state` is the rule's state after
@@ -95,7 +95,7 @@ class _Walk:
         self.skipping = skipping
         self.parts: GroupParts | None = None
 
-    def go_on_behind(self, cut: Cut) -> None:
+    def go_on_behind(self, cut: RecordCut) -> None:
         """Starts between two parts of a group."""
         self.state = GroupState(cut.table, cut.stream, cut.unfinished)
         self.parts = self._parts_from(cut)
@@ -115,7 +115,7 @@ class _Walk:
             yield from self._long_line(frame)
         elif isinstance(frame, SkippedRest):
             yield from self._rest_of_line(frame)
-        elif isinstance(frame, Part):
+        elif isinstance(frame, RecordPart):
             yield from self._piece(frame)
         elif isinstance(frame, Gap):
             yield from self._gap(frame)
@@ -167,7 +167,7 @@ class _Walk:
         self.state = state
         return end, frames
 
-    def _parts_from(self, cut: Cut | None) -> GroupParts:
+    def _parts_from(self, cut: RecordCut | None) -> GroupParts:
         limits = self._frames
         return GroupParts(self._layout, limits.max_lines, part_bytes(limits.max_bytes), self.position, cut)
 
@@ -179,7 +179,7 @@ class _Walk:
         self.open = []
         return parts
 
-    def _last_part(self, *, partial: bool = False) -> Part:
+    def _last_part(self, *, partial: bool = False) -> RecordPart:
         """Returns the last part of a complete group."""
         assert self.parts is not None
         part = self.parts.last(partial=partial)
@@ -205,7 +205,7 @@ class _Walk:
             self.state = state
         return end, frames
 
-    def _piece(self, piece: Part) -> Iterator[Frame]:
+    def _piece(self, piece: RecordPart) -> Iterator[Frame]:
         """Takes a piece of a line that is too long by itself, as is its group then."""
         if piece.number == 1:
             yield from self._first_piece(piece)
@@ -222,7 +222,7 @@ class _Walk:
         elif piece.partial or self._is_end(piece.end):
             yield self._last_part(partial=piece.partial)
 
-    def _first_piece(self, piece: Part) -> Iterator[Frame]:
+    def _first_piece(self, piece: RecordPart) -> Iterator[Frame]:
         """Takes the first piece of a line: the open group ends before it, or continues with it."""
         marks = self._marks([piece.raw])
         if self._rule.is_end:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from copycat_agent.formats.grouping import GroupState
 from copycat_agent.formats.holes import INNER_HOLE_BYTES, Holes
-from copycat_agent.formats.model import Cut, LongLine, Part, SkippedRest, part_bytes
+from copycat_agent.formats.model import LongLine, RecordCut, RecordPart, SkippedRest, part_bytes
 from copycat_agent.formats.text import CHARACTER_BYTES, TAIL_BYTES, Layout, Reader
 
 
@@ -36,7 +36,7 @@ class LongLines:
         self._most_bytes = most_bytes
         self._skip_bytes = max(limits.block_bytes, 2 * INNER_HOLE_BYTES, 2 * len(layout.delimiter))
 
-    def frames(self, line: bytes, start: int, end: int, tail: bytes, *, complete: bool) -> Iterator[LongLine | Part]:
+    def frames(self, line: bytes, start: int, end: int, tail: bytes, *, complete: bool) -> Iterator[LongLine | RecordPart]:
         """Frames a line over the limit: its beginning alone, or its parts, all of them when it is `complete`."""
         if not self._splits:
             head, value = self._layout.head(line, self._max_bytes)
@@ -46,14 +46,14 @@ class LongLines:
         else:
             yield from self.parts(start, None)
 
-    def unfinished(self, line: bytes, start: int, tail: bytes) -> Iterator[LongLine | Part]:
+    def unfinished(self, line: bytes, start: int, tail: bytes) -> Iterator[LongLine | RecordPart]:
         """Frames a line without a delimiter: it will not be finished, or a hole follows."""
         if self._splits:
             yield from self._pieces(line, start, start + len(line), None, partial=True)
         else:
             yield from self.frames(line, start, start + len(line), tail, complete=True)
 
-    def parts(self, position: int, cut: Cut | None) -> Iterator[Part]:
+    def parts(self, position: int, cut: RecordCut | None) -> Iterator[RecordPart]:
         """Yields parts of a line over the limit from `position` on, as many as one read gives; none if its end has to be known first."""
         block = self._read(position, min(self._most_bytes, self._end - position))
         place, hole = self._layout.find(block, position), self._holes.first_inner(block, position)
@@ -69,7 +69,7 @@ class LongLines:
         else:
             yield from self._pieces(block[: self._holes.passable(block, position)], position, None, cut)
 
-    def _pieces(self, text: bytes, start: int, end: int | None, cut: Cut | None, *, partial: bool = False) -> Iterator[Part]:
+    def _pieces(self, text: bytes, start: int, end: int | None, cut: RecordCut | None, *, partial: bool = False) -> Iterator[RecordPart]:
         """Yields `text`, which begins at byte `start`, in parts within the limit.
 
         The line ends with it, and its delimiter at byte `end`; with `end` None it may continue. `partial`: no delimiter ends it.
@@ -87,12 +87,12 @@ class LongLines:
             delimiter = b"" if partial else self._layout.delimiter
             yield self._part(text[place:], start + place, end, cut, delimiter, partial=partial)._replace(cut=None)
 
-    def _part(self, raw: bytes, start: int, end: int, cut: Cut | None, delimiter: bytes, *, partial: bool) -> Part:
+    def _part(self, raw: bytes, start: int, end: int, cut: RecordCut | None, delimiter: bytes, *, partial: bool) -> RecordPart:
         text, first = self._layout.text, (cut.start, cut.end) if cut else (start, end)
         number = cut.parts + 1 if cut else 1
         value = text.value(raw) if delimiter else text.decoded(raw)
         tail = (raw[-TAIL_BYTES:] + delimiter)[-TAIL_BYTES:]
-        return Part(raw, value, start, end, number, first, text.codec, Cut(number, *first), tail, partial)
+        return RecordPart(raw, value, start, end, number, first, text.codec, RecordCut(number, *first), tail, partial)
 
     def skip(self, start: int) -> SkippedRest:
         """Skips the rest of an over-long line, in bounded steps.
@@ -129,7 +129,7 @@ class GroupParts:
     A line that is too long by itself comes in pieces. Each piece is the last of its part: the next piece, or line, begins another.
     """
 
-    def __init__(self, layout: Layout, max_lines: int, max_bytes: int, position: int, cut: Cut | None) -> None:
+    def __init__(self, layout: Layout, max_lines: int, max_bytes: int, position: int, cut: RecordCut | None) -> None:
         """`cut` describes the part before `position`; None at the beginning of the group."""
         self._layout = layout
         self._max_lines = max_lines
@@ -150,16 +150,16 @@ class GroupParts:
         self.lines.append(line)
         self._size += len(self._layout.delimiter) + len(line)
 
-    def full(self, state: GroupState, *, in_line: bool = False) -> Part:
+    def full(self, state: GroupState, *, in_line: bool = False) -> RecordPart:
         """Returns the part: more of the group follows. `state`: the rule's state after its last line. `in_line`: it ends within that."""
         delimiter = b"" if in_line else self._layout.delimiter
         raw = self._layout.delimiter.join(self.lines) + delimiter
         part = self._part(raw, self._layout.text.decoded(raw), self.position + len(raw), raw[-TAIL_BYTES:], partial=False)
-        cut = self._cut = Cut(part.number, *part.first, in_line, state.table, state.stream, state.unfinished)
+        cut = self._cut = RecordCut(part.number, *part.first, in_line, state.table, state.stream, state.unfinished)
         self.position, self.lines, self._size = part.end, [], -len(self._layout.delimiter)
         return part._replace(cut=cut)
 
-    def last(self, *, partial: bool) -> Part:
+    def last(self, *, partial: bool) -> RecordPart:
         """Returns the last part of the group. `partial`: no delimiter ends its last line."""
         raw, text = self._layout.delimiter.join(self.lines), self._layout.text
         delimiter = b"" if partial else self._layout.delimiter
@@ -167,7 +167,7 @@ class GroupParts:
         tail = (raw[-TAIL_BYTES:] + delimiter)[-TAIL_BYTES:]
         return self._part(raw, value, self.position + len(raw) + len(delimiter), tail, partial=partial)
 
-    def _part(self, raw: bytes, value: bytes, end: int, tail: bytes, *, partial: bool) -> Part:
+    def _part(self, raw: bytes, value: bytes, end: int, tail: bytes, *, partial: bool) -> RecordPart:
         cut = self._cut
         first, number = ((cut.start, cut.end), cut.parts + 1) if cut else ((self.position, end), 1)
-        return Part(raw, value, self.position, end, number, first, self._layout.text.codec, None, tail, partial)
+        return RecordPart(raw, value, self.position, end, number, first, self._layout.text.codec, None, tail, partial)

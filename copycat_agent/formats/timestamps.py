@@ -39,7 +39,7 @@ _DAY = r"(?P<day>[ 0][1-9]|[1-9]|[12]\d|3[01])"
 
 
 @dataclass(frozen=True)
-class Form:
+class TimeForm:
     """A way to write a time. `read(match, near)` is epoch seconds; `near` is when the file was changed last."""
 
     name: str
@@ -141,32 +141,36 @@ def _field(value: object, near: float) -> float | None:
 
 _ISO = re.compile(rf"(?<![\d-]){_DATE}[T _]{_TIME}{_ZONE}", re.ASCII)
 _CALENDARS = (
-    Form("iso", _ISO, _calendar),
-    Form("iso basic", re.compile(r"(?<!\d)" + _DATE.replace("-(", "(") + "T" + _TIME.replace(":(", "(") + _ZONE, re.ASCII), _calendar),
-    Form("slashes", re.compile(rf"(?<![\d/]){_DATE.replace('-(', '/(')}[ T]{_TIME}{_ZONE}", re.ASCII), _calendar),
-    Form("web server", re.compile(rf"(?<!\w){_DAY}/{_MONTH}/(?P<year>\d{{4}}):{_TIME}{_ZONE}", re.ASCII), _calendar),
-    Form("ctime", re.compile(rf"\b{_MONTH} {{1,2}}{_DAY} {_TIME}(?: (?P<zone>UTC|GMT)| [A-Z]{{3,5}})? (?P<year>\d{{4}})\b"), _calendar),
-    Form("java", re.compile(rf"\b{_MONTH} {_DAY}, (?P<year>\d{{4}}),? {_HOURS} (?P<half>[AP]M)\b", re.ASCII), _calendar),
-    Form("year last", re.compile(rf"\b{_MONTH} {{1,2}}{_DAY} (?P<year>\d{{4}}) {_TIME}{_ZONE}", re.ASCII), _calendar),
-    Form("day first", re.compile(rf"(?<!\w){_DAY}[ -]{_MONTH}[ -](?P<year>\d{{4}}) {_TIME}{_ZONE}", re.ASCII), _calendar),
-    Form("syslog", re.compile(rf"(?<!\w){_MONTH} {{1,2}}{_DAY} {_TIME}(?! \d{{4}}\b)", re.ASCII), _calendar),
-    Form("klog", re.compile(rf"^[IWEFD](?P<year>\d{{4}})?(?P<month>0[1-9]|1[0-2])(?P<day>0[1-9]|[12]\d|3[01]) {{1,2}}{_TIME}"), _calendar),
+    TimeForm("iso", _ISO, _calendar),
+    TimeForm("iso basic", re.compile(r"(?<!\d)" + _DATE.replace("-(", "(") + "T" + _TIME.replace(":(", "(") + _ZONE, re.ASCII), _calendar),
+    TimeForm("slashes", re.compile(rf"(?<![\d/]){_DATE.replace('-(', '/(')}[ T]{_TIME}{_ZONE}", re.ASCII), _calendar),
+    TimeForm("web server", re.compile(rf"(?<!\w){_DAY}/{_MONTH}/(?P<year>\d{{4}}):{_TIME}{_ZONE}", re.ASCII), _calendar),
+    TimeForm("ctime", re.compile(rf"\b{_MONTH} {{1,2}}{_DAY} {_TIME}(?: (?P<zone>UTC|GMT)| [A-Z]{{3,5}})? (?P<year>\d{{4}})\b"), _calendar),
+    TimeForm("java", re.compile(rf"\b{_MONTH} {_DAY}, (?P<year>\d{{4}}),? {_HOURS} (?P<half>[AP]M)\b", re.ASCII), _calendar),
+    TimeForm("year last", re.compile(rf"\b{_MONTH} {{1,2}}{_DAY} (?P<year>\d{{4}}) {_TIME}{_ZONE}", re.ASCII), _calendar),
+    TimeForm("day first", re.compile(rf"(?<!\w){_DAY}[ -]{_MONTH}[ -](?P<year>\d{{4}}) {_TIME}{_ZONE}", re.ASCII), _calendar),
+    TimeForm("syslog", re.compile(rf"(?<!\w){_MONTH} {{1,2}}{_DAY} {_TIME}(?! \d{{4}}\b)", re.ASCII), _calendar),
+    TimeForm(
+        "klog", re.compile(rf"^[IWEFD](?P<year>\d{{4}})?(?P<month>0[1-9]|1[0-2])(?P<day>0[1-9]|[12]\d|3[01]) {{1,2}}{_TIME}"), _calendar
+    ),
 )
 _FORMS = (
-    Form("json", re.compile(r"\A\s*\{(?=\s*\")"), _json),
+    TimeForm("json", re.compile(r"\A\s*\{(?=\s*\")"), _json),
     *_CALENDARS,
-    Form("journal", re.compile(r"__CURSOR=\S*;t=(?P<hex>[0-9a-f]{10,16});"), _journal),
-    Form("audit", re.compile(r"\baudit\((?P<whole>\d{10})(?:\.(?P<fraction>\d+))?", re.ASCII), _number),
-    Form("epoch field", re.compile(r"\b(?:ts|time|timestamp)[=:](?P<whole>\d{10,19})(?:\.(?P<fraction>\d+))?(?!\w)", re.ASCII), _number),
-    Form("epoch", re.compile(r"(?<!.)[\[(\"]?(?P<whole>\d{10}|\d{13}|\d{16}|\d{19})(?:\.(?P<fraction>\d+))?(?!\w)", re.ASCII), _number),
+    TimeForm("journal", re.compile(r"__CURSOR=\S*;t=(?P<hex>[0-9a-f]{10,16});"), _journal),
+    TimeForm("audit", re.compile(r"\baudit\((?P<whole>\d{10})(?:\.(?P<fraction>\d+))?", re.ASCII), _number),
+    TimeForm(
+        "epoch field", re.compile(r"\b(?:ts|time|timestamp)[=:](?P<whole>\d{10,19})(?:\.(?P<fraction>\d+))?(?!\w)", re.ASCII), _number
+    ),
+    TimeForm("epoch", re.compile(r"(?<!.)[\[(\"]?(?P<whole>\d{10}|\d{13}|\d{16}|\d{19})(?:\.(?P<fraction>\d+))?(?!\w)", re.ASCII), _number),
 )
 
 
 @dataclass(frozen=True)
-class Clock:
+class LineClock:
     """Reads the times of one file's lines. `near`: when the file was changed last, epoch seconds."""
 
-    form: Form
+    form: TimeForm
     reach: int
     near: float
 
@@ -178,7 +182,7 @@ class Clock:
         return self.form.read(match, self.near)
 
 
-def recognise(lines: Iterable[str], near: float) -> Clock | None:
+def recognise(lines: Iterable[str], near: float) -> LineClock | None:
     """Returns the clock of a file that begins with `lines` (heads of lines or, better for JSON, whole ones). None if no format fits."""
     starts: dict[str, list[int]] = {}
     for line in lines:
@@ -193,4 +197,4 @@ def recognise(lines: Iterable[str], near: float) -> Clock | None:
         return None
     ((name, _),) = Counter({name: len(found) for name, found in starts.items()}).most_common(1)
     form = next(form for form in _FORMS if form.name == name)
-    return Clock(form, _AT_FRONT if max(starts[name]) <= _AT_FRONT else HEAD_CHARACTERS, near)
+    return LineClock(form, _AT_FRONT if max(starts[name]) <= _AT_FRONT else HEAD_CHARACTERS, near)

@@ -112,7 +112,7 @@ BYTES_MAX = 512 * 1024
 """In characters: lines are nearly all ASCII."""
 
 
-class Recent:
+class RecentLines:
     """The last `LINES_MAX` lines, of at most `BYTES_MAX` characters together. Not thread-safe: the handler's lock is held."""
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class Handler(logging.Handler):
         self._sink = sink
         self._line = line
         self._repeats = Repeats(clock)
-        self._recent = Recent()
+        self._recent = RecentLines()
         self._lost = 0
         self._timer: threading.Timer | None = None
 

@@ -45,7 +45,7 @@ class Verdict:
         return not self.troubles
 
 
-class _Mark(NamedTuple):
+class _Stall(NamedTuple):
     """A connector without progress since `begun` (`time.monotonic()`), and for `age` seconds before that."""
 
     progress: object
@@ -62,7 +62,7 @@ class Health:
         self._wall = wall
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._marks: dict[str, _Mark] = {}
+        self._marks: dict[str, _Stall] = {}
         self._seen: dict[tuple[Kind, str], float] = {}
         self._was_ready = False
 
@@ -93,7 +93,7 @@ class Health:
             self._marks = {name: mark for name, mark in marks.items() if mark is not None}
             return {name: 0.0 if mark is None else mark.age + now - mark.begun for name, mark in marks.items()}
 
-    def _mark(self, status: Status, now: float) -> _Mark | None:
+    def _mark(self, status: Status, now: float) -> _Stall | None:
         """Returns the earlier mark without progress, a new one after progress, and None if no progress is expected."""
         if not _has_to_move(status):
             return None
@@ -103,7 +103,7 @@ class Health:
             return before
         begun = status.since if status.state is State.STARTING else max(status.acknowledged_at, status.lag.oldest_unread_ms / 1000)
         known = status.state is State.STARTING or status.lag.oldest_unread_ms
-        return _Mark(progress, now, max(0.0, self._wall() - begun) if known else 0.0)
+        return _Stall(progress, now, max(0.0, self._wall() - begun) if known else 0.0)
 
     def _not_ready(self, view: AgentView, statuses: tuple[Status, ...]) -> tuple[Trouble, ...]:
         if view.stopping:

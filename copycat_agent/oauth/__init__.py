@@ -113,7 +113,7 @@ TRUSTED_SECONDS = 10.0
 _TOKENS_MAX = 64
 
 
-class _Kept(NamedTuple):
+class _CachedToken(NamedTuple):
     """A token. `got`, `renew` and `until` are `time.monotonic()`: setting the clock has no effect."""
 
     text: str
@@ -131,7 +131,7 @@ class Tokens:
         self._ca_file = ca_file
         self._section = section
         self._asking = threading.Lock()
-        self._kept: _Kept | None = None
+        self._kept: _CachedToken | None = None
         self._failure: CopycatError | None = None
         self._failed = 0.0
 
@@ -165,7 +165,7 @@ class Tokens:
         if kept is not None and time.monotonic() - kept.got > TRUSTED_SECONDS:
             self._kept = None
 
-    def _good(self) -> _Kept | None:
+    def _good(self) -> _CachedToken | None:
         """Returns the token, if a client may get it. It is renewed in the background if it is time for that."""
         kept, now = self._kept, time.monotonic()
         if kept is None or now > kept.until - LEAST_SECONDS:
@@ -188,7 +188,7 @@ class Tokens:
         finally:
             self._asking.release()
 
-    def _ask(self) -> _Kept:
+    def _ask(self) -> _CachedToken:
         """Requests a token, with `_asking` held."""
         failed = self._failed_just_now()
         if failed is not None:
@@ -200,7 +200,7 @@ class Tokens:
             raise
         now = time.monotonic()
         self._failure = None
-        self._kept = _Kept(answer.token, now, now + RENEW_PART * answer.seconds, now + answer.seconds)
+        self._kept = _CachedToken(answer.token, now, now + RENEW_PART * answer.seconds, now + answer.seconds)
         return self._kept
 
     def _failed_just_now(self) -> CopycatError | None:

@@ -52,7 +52,7 @@ class IssuedToken(NamedTuple):
     seconds: float
 
 
-class _Asked(NamedTuple):
+class _TokenRequest(NamedTuple):
     """A request: a form to post, or a GET if `form` is None."""
 
     url: str
@@ -83,28 +83,28 @@ def where_of(options: TokenOptions) -> str:
     return f"{address.scheme}://{address.hostname}{f':{address.port}' if address.port else ''}{address.path}"
 
 
-def _client_credentials(options: TokenOptions) -> _Asked:
+def _client_credentials(options: TokenOptions) -> _TokenRequest:
     """Returns the request of RFC 6749, 4.4. Id and secret are not URL-encoded, as in librdkafka and, by default, Kafka's Java client."""
     assert options.client_secret is not None
     login = f"{options.client_id}:{options.client_secret.get_secret_value()}"
     headers = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
-    return _Asked(options.token_url or "", _with_scope({"grant_type": "client_credentials"}, options), headers)
+    return _TokenRequest(options.token_url or "", _with_scope({"grant_type": "client_credentials"}, options), headers)
 
 
-def _jwt_bearer(options: TokenOptions) -> _Asked:
+def _jwt_bearer(options: TokenOptions) -> _TokenRequest:
     """Returns the request of RFC 7523, 2.1."""
     form = {"grant_type": _JWT_BEARER, "assertion": _assertion(options)}
-    return _Asked(options.token_url or "", _with_scope(form, options), {})
+    return _TokenRequest(options.token_url or "", _with_scope(form, options), {})
 
 
-def _azure_imds(options: TokenOptions) -> _Asked:
+def _azure_imds(options: TokenOptions) -> _TokenRequest:
     """https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token."""
     wanted = {"api-version": _IMDS_VERSION, "resource": options.resource or ""}
     query = wanted | ({"client_id": options.client_id} if options.client_id else {})
-    return _Asked(f"{options.token_url or _IMDS_URL}?{urlencode(query)}", None, {"Metadata": "true"})
+    return _TokenRequest(f"{options.token_url or _IMDS_URL}?{urlencode(query)}", None, {"Metadata": "true"})
 
 
-_QUESTIONS: dict[str, Callable[[TokenOptions], _Asked]] = {
+_QUESTIONS: dict[str, Callable[[TokenOptions], _TokenRequest]] = {
     "oidc": _client_credentials,
     "jwt_bearer": _jwt_bearer,
     "azure_imds": _azure_imds,
@@ -154,7 +154,7 @@ def _authorities(ca_file: str | None, section: str) -> ssl.SSLContext:
         raise BlockedError(f"ca_file {ca_file}: {error.strerror or 'no certificates'}", f"correct {section}.ca_file") from None
 
 
-def _exchange(asked: _Asked, context: ssl.SSLContext | None) -> tuple[int, bytes]:
+def _exchange(asked: _TokenRequest, context: ssl.SSLContext | None) -> tuple[int, bytes]:
     """Returns status and body. Raises OSError, or ValueError for an invalid answer. Ends soon after `ANSWER_SECONDS`, whatever comes."""
     from http.client import HTTPConnection, HTTPException, HTTPSConnection  # noqa: PLC0415 - 40 ms that others do without
 

@@ -46,7 +46,7 @@ class AgentIdentity(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredIdentity:
     """The contents of the file. `nonces` are ordered from the oldest to the newest."""
 
     uuid: str
@@ -68,17 +68,17 @@ def is_uuid(text: str) -> bool:
         return False
 
 
-def fresh() -> Kept:
+def fresh() -> StoredIdentity:
     """Returns a new identity."""
-    return Kept(str(uuid.uuid4()))
+    return StoredIdentity(str(uuid.uuid4()))
 
 
-def another(kept: Kept) -> Kept:
+def another(kept: StoredIdentity) -> StoredIdentity:
     """Returns a new identity for an agent that is a copy, which remembers the uuid it had."""
-    return Kept(fresh().uuid, former=(*kept.former, kept.uuid))
+    return StoredIdentity(fresh().uuid, former=(*kept.former, kept.uuid))
 
 
-def load(directory: Path) -> Kept | None:
+def load(directory: Path) -> StoredIdentity | None:
     """Reads `identity.json`. Returns None if there is none. Raises FatalError if it is damaged, or written by a newer version."""
     path = directory / NAME
     try:
@@ -112,25 +112,25 @@ def _read(path: Path) -> bytes:
         return stream.read(_MOST_BYTES)
 
 
-def parse(path: Path | str, text: str | bytes) -> Kept:
+def parse(path: Path | str, text: str | bytes) -> StoredIdentity:
     """Parses a text of `text_of` that was read at `path`. Raises FatalError for a newer version, another error for damage."""
     told: dict[str, Any] = json.loads(text)
     if told["version"] != VERSION:
         msg = f"{path} was written by a newer copycat-agent (version {int(told['version'])}; this one knows up to {VERSION})"
         raise FatalError(msg, "install that version again")
-    kept = Kept(told["uuid"], tuple(told["former"]), tuple(told["nonces"]), dict(told["partitions"]))
+    kept = StoredIdentity(told["uuid"], tuple(told["former"]), tuple(told["nonces"]), dict(told["partitions"]))
     if told["checksum"] != _checksum(kept) or not is_uuid(kept.uuid):
         msg = "checksum"
         raise ValueError(msg)
     return kept
 
 
-def text_of(kept: Kept) -> str:
+def text_of(kept: StoredIdentity) -> str:
     """Returns the contents of the file."""
     return json.dumps({"version": VERSION, **asdict(kept), "checksum": _checksum(kept)})
 
 
-def started(kept: Kept, named: Iterable[str]) -> tuple[Kept, AgentIdentity]:
+def started(kept: StoredIdentity, named: Iterable[str]) -> tuple[StoredIdentity, AgentIdentity]:
     """Returns the identity for a new start, with a fresh nonce; save it before Kafka sees it. `named` are nonces that must be kept."""
     nonce = secrets.token_hex(8)
     newest = kept.nonces[-(KEPT - 1) :]
@@ -139,7 +139,7 @@ def started(kept: Kept, named: Iterable[str]) -> tuple[Kept, AgentIdentity]:
     return now, AgentIdentity(now.uuid, nonce, frozenset(now.nonces))
 
 
-def save(directory: StateDir, kept: Kept) -> None:
+def save(directory: StateDir, kept: StoredIdentity) -> None:
     """Replaces the file atomically, also with regard to a power cut. Raises RetriableError if it cannot be written now."""
     try:
         directory.replace(NAME, text_of(kept) + "\n")
@@ -148,14 +148,14 @@ def save(directory: StateDir, kept: Kept) -> None:
         raise RetriableError(msg, "make room, or see what the disk says (dmesg)") from error
 
 
-def _checksum(kept: Kept) -> int:
+def _checksum(kept: StoredIdentity) -> int:
     return zlib.crc32(json.dumps(asdict(kept), sort_keys=True).encode())
 
 
-def agree(directory: Path, kept: Kept | None, stored: str) -> Kept:
+def agree(directory: Path, kept: StoredIdentity | None, stored: str) -> StoredIdentity:
     """Returns the agent's identity by its file and by the uuid in the store. Raises FatalError if these are two agents."""
     if kept is None:
-        return Kept(stored)
+        return StoredIdentity(stored)
     if stored != kept.uuid and stored not in kept.former:
         path = directory / NAME
         msg = f"offsets.db in {directory} is agent {stored}'s, and {NAME} says that this is agent {kept.uuid}"

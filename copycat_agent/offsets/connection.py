@@ -19,7 +19,7 @@ from copycat_agent import logs
 from copycat_agent.errors import CopycatError, DataError, FatalError, FencedError, RetriableError
 from copycat_agent.model import Account, SavedRow, SourceOffset, SourcePartition
 from copycat_agent.offsets import agent_identity, ledger, saved_rows
-from copycat_agent.offsets.lanes import NOTHING_TOLD, LaneCommit, Wish
+from copycat_agent.offsets.lanes import NOTHING_TOLD, LaneCommit, OperatorChange
 from copycat_agent.offsets.sqlite_errors import RETRIABLE, is_callers, translate, unsaved
 from copycat_agent.offsets.state_dir import DATABASE, leave_marker
 from copycat_agent.offsets.state_log import IDENTITY_KEY, ChangedRows, Changes, Entries, StateLog, everything
@@ -50,7 +50,7 @@ class Commit:
     forget: Collection[SourcePartition] = ()
     losses: Collection[Loss] = ()
     accounts: Mapping[SourcePartition, Account] = field(default_factory=dict)
-    lanes: LaneCommit | Wish | None = None
+    lanes: LaneCommit | OperatorChange | None = None
     may_rewind: bool = False
     error: CopycatError | None = None
     is_done: bool = False
@@ -104,7 +104,7 @@ class _Replica(NamedTuple):
     changed: ChangedRows
 
 
-class HeldFile:
+class OpenStore:
     """An open store. Thread-safe. After a failure that is not retriable every use raises it."""
 
     def __init__(self, opened: OpenedStore, directory: StateDir | None, *, rebuilds: bool = False) -> None:
@@ -199,7 +199,7 @@ class HeldFile:
             log.publish({**dict.fromkeys(there.keys() - entries.keys()), **dict(entries.items() - there.items())}, lambda: entries)
             self._replica = _Replica(log, ChangedRows(self._connection))
 
-    def _publish(self, changes: Changes, kept: agent_identity.Kept) -> None:
+    def _publish(self, changes: Changes, kept: agent_identity.StoredIdentity) -> None:
         """Raises RetriableError, and FatalError once another process has taken over."""
         if self._replica is None or not changes:
             return
@@ -216,7 +216,7 @@ class HeldFile:
             self._failure = self._failure or failure
         return failure
 
-    def _save_identity(self, kept: agent_identity.Kept) -> None:
+    def _save_identity(self, kept: agent_identity.StoredIdentity) -> None:
         """Saves the agent's identity durably. Raises RetriableError if that fails now."""
         if self._directory is not None:
             agent_identity.save(self._directory, kept)

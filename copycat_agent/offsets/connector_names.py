@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.model import OFFSETS_TOPIC, OffsetsPartition, SourcePartition, is_connector_id, new_connector_id
 from copycat_agent.offsets import lane_rows, lanes, saved_rows
-from copycat_agent.offsets.lane_rows import Binding, Identified
+from copycat_agent.offsets.lane_rows import BindingRow, NameRow
 from copycat_agent.transactions.opening import Lanes
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 UNKNOWN = OffsetsPartition(OFFSETS_TOPIC, -1)
-"""The place of lanes of which only the key is known here (`lanes.KeptLanes`)."""
+"""The place of lanes of which only the key is known here (`lanes.SavedLanes`)."""
 
 
 def take_over(connection: sqlite3.Connection, connector: str, agent: str) -> None:
@@ -74,10 +74,10 @@ def renamed_since(connection: sqlite3.Connection, connector: str, key: str) -> N
         for group in lane_rows.groups(connection, connector):
             if not group.agent:
                 lane_rows.forget_group(connection, connector, group)
-        lane_rows.save_identified(connection, connector, Identified(new_connector_id(), asks=1, registered=connector))
+        lane_rows.save_identified(connection, connector, NameRow(new_connector_id(), asks=1, registered=connector))
 
 
-def _forget_old_owners(connection: sqlite3.Connection, connector: str, kept: lanes.KeptLanes, found: Iterable[Lanes]) -> None:
+def _forget_old_owners(connection: sqlite3.Connection, connector: str, kept: lanes.SavedLanes, found: Iterable[Lanes]) -> None:
     """Gives up ids of other connectors here that Kafka has under this connector's name, unless their own rename is not in Kafka yet."""
     asked_for = {group.key for group in kept.before if group.place == UNKNOWN}
     for one in found:
@@ -124,9 +124,9 @@ def rename(
         lane_rows.save_identified(connection, old, _fresh_identity())
 
 
-def _fresh_identity() -> Identified:
+def _fresh_identity() -> NameRow:
     """Returns an id for the next connector of this name; what Kafka has under the name is not that connector's."""
-    return Identified(new_connector_id(), asks=0)
+    return NameRow(new_connector_id(), asks=0)
 
 
 def _hand_over(connection: sqlite3.Connection, old: str, new: str, moved: Collection[SourcePartition]) -> None:
@@ -147,12 +147,12 @@ def _hand_over(connection: sqlite3.Connection, old: str, new: str, moved: Collec
         lane_rows.save_place(connection, new, group)
         lane_rows.save_heads(connection, new, group, group.known)
     lane_rows.bind(connection, new, bound)
-    lane_rows.bind(connection, old, Binding())
+    lane_rows.bind(connection, old, BindingRow())
 
 
-def _merged(connection: sqlite3.Connection, old: str, new: str) -> Binding:
+def _merged(connection: sqlite3.Connection, old: str, new: str) -> BindingRow:
     """Returns the binding of both. A decision for a `new` without lanes does not apply to the lanes that it gets."""
     theirs, ours = lane_rows.binding(connection, old), lane_rows.binding(connection, new)
     decided = ours.adopt if ours.adopt != "local" or lane_rows.has_lanes(connection, new) else ""
     clusters = dict.fromkeys(one.cluster for one in (ours, theirs) if one.cluster)  # two names match no cluster: a person decides
-    return Binding(" and ".join(clusters), decided or theirs.adopt, ours.copied or theirs.copied, theirs.unused)
+    return BindingRow(" and ".join(clusters), decided or theirs.adopt, ours.copied or theirs.copied, theirs.unused)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from copycat_agent.offsets.saved_rows import Row
 
 
-class Binding(NamedTuple):
-    """A row of `bindings`; `lanes.KeptLanes` explains the fields."""
+class BindingRow(NamedTuple):
+    """A row of `bindings`; `lanes.SavedLanes` explains the fields."""
 
     cluster: str = ""
     adopt: Adopt = ""
@@ -30,30 +30,30 @@ class Binding(NamedTuple):
     unused: int = 0
 
 
-class Identified(NamedTuple):
-    """A row of `names`; `lanes.KeptLanes` explains the fields."""
+class NameRow(NamedTuple):
+    """A row of `names`; `lanes.SavedLanes` explains the fields."""
 
     id: str
     asks: int = 1
     registered: str = ""
 
 
-def identified(connection: sqlite3.Connection, connector: str) -> Identified | None:
+def identified(connection: sqlite3.Connection, connector: str) -> NameRow | None:
     """Returns the connector's id in Kafka; None if it has none yet."""
     row = connection.execute("SELECT id, asks, registered FROM names WHERE connector = ?", (connector,)).fetchone()
-    return Identified(*row) if row else None
+    return NameRow(*row) if row else None
 
 
-def identify(connection: sqlite3.Connection, connector: str) -> Identified:
+def identify(connection: sqlite3.Connection, connector: str) -> NameRow:
     """Returns the connector's id in Kafka, which is created if it has none."""
     known = identified(connection, connector)
     if known is None:
-        known = Identified(new_connector_id())
+        known = NameRow(new_connector_id())
         save_identified(connection, connector, known)
     return known
 
 
-def save_identified(connection: sqlite3.Connection, connector: str, what: Identified) -> None:
+def save_identified(connection: sqlite3.Connection, connector: str, what: NameRow) -> None:
     """Saves a connector's id. Raises sqlite3.IntegrityError if another connector has it."""
     row = (connector, *what)
     connection.execute(
@@ -135,19 +135,19 @@ def groups(connection: sqlite3.Connection, connector: str) -> list[Lanes]:
     return [Lanes(name, OffsetsPartition(*place), heads.get((agent, name), {}), agent) for agent, name, *place in places]
 
 
-def binding(connection: sqlite3.Connection, connector: str) -> Binding:
+def binding(connection: sqlite3.Connection, connector: str) -> BindingRow:
     """Returns the connector's binding; an empty one if none was saved."""
     row = connection.execute("SELECT cluster, adopt, copied, unused FROM bindings WHERE connector = ?", (connector,)).fetchone()
-    return Binding(*row) if row else Binding()
+    return BindingRow(*row) if row else BindingRow()
 
 
-def bind(connection: sqlite3.Connection, connector: str, bound: Binding) -> None:
+def bind(connection: sqlite3.Connection, connector: str, bound: BindingRow) -> None:
     """Saves a binding."""
     _save(connection, "bindings", [(connector, *bound)])
 
 
 def save_place(connection: sqlite3.Connection, connector: str, group: Lanes) -> None:
-    """Saves the place of lanes in Kafka. They are the connector's own, or lanes that it takes over (`lanes.KeptLanes`)."""
+    """Saves the place of lanes in Kafka. They are the connector's own, or lanes that it takes over (`lanes.SavedLanes`)."""
     _save(connection, "places", [(connector, group.agent, group.key, *group.place)])
 
 

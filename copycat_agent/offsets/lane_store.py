@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from copycat_agent.errors import CopiedError, DataError
 from copycat_agent.model import Account, SourceOffset
 from copycat_agent.offsets import agent_identity, connector_names, lane_rows, lanes, ledger, saved_rows, schema
-from copycat_agent.offsets.connection import HeldFile
+from copycat_agent.offsets.connection import OpenStore
 from copycat_agent.offsets.state_dir import marker_text
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from copycat_agent.errors import PositionsError
     from copycat_agent.model import OffsetsPartition, Position, SavedRow, SourcePartition
     from copycat_agent.offsets.agent_identity import AgentIdentity
-    from copycat_agent.offsets.lanes import KeptLanes
+    from copycat_agent.offsets.lanes import SavedLanes
     from copycat_agent.offsets.state_dir import StateDir
     from copycat_agent.offsets.store_file import OpenedStore
     from copycat_agent.transactions.opening import Adopt, Lanes, LaneSnapshot
 
 
-class LaneStore(HeldFile):
+class LaneStore(OpenStore):
     """The base of `OffsetStore`."""
 
     def __init__(self, opened: OpenedStore, directory: StateDir | None = None, *, rebuilds: bool = False) -> None:
@@ -82,7 +82,7 @@ class LaneStore(HeldFile):
         self._give_back_space()
         return len(gone)
 
-    def lanes(self, connector: str) -> KeptLanes:
+    def lanes(self, connector: str) -> SavedLanes:
         """Returns what is known of a connector's lanes."""
         with self.using() as connection:
             return lanes.kept(connection, connector)
@@ -97,7 +97,7 @@ class LaneStore(HeldFile):
         with self.using() as connection:
             return tuple(lane_rows.named(connection))
 
-    def identified(self, connector: str) -> KeptLanes:
+    def identified(self, connector: str) -> SavedLanes:
         """As `lanes`, but creates an id if the connector has none."""
         kept = self.lanes(connector)
         if kept.id:

@@ -24,7 +24,7 @@ _BUG = "this is a bug in copycat-agent; restart the agent: it reads what Kafka s
 
 
 @dataclass(frozen=True, slots=True)
-class KeptLanes:
+class SavedLanes:
     """The known state of a connector's lanes. All fields are empty for a connector that never had any.
 
     `cluster` is the Kafka cluster of its positions, `place` their partition of the offsets topic, `heads` the lanes' heads when last saved.
@@ -51,7 +51,7 @@ class KeptLanes:
     is_new: bool = True
 
 
-def to_lanes_document(lanes: KeptLanes) -> dict[str, Any] | None:
+def to_lanes_document(lanes: SavedLanes) -> dict[str, Any] | None:
     """Returns lanes as JSON values; None for a connector that has no lanes, or runs without them."""
     if lanes.unused or not (lanes.cluster or lanes.place or lanes.before):
         return None
@@ -62,17 +62,17 @@ def to_lanes_document(lanes: KeptLanes) -> dict[str, Any] | None:
     return {"id": lanes.id, "cluster": lanes.cluster, **place, "heads": heads, **decided}
 
 
-def kept(connection: sqlite3.Connection, connector: str) -> KeptLanes:
+def kept(connection: sqlite3.Connection, connector: str) -> SavedLanes:
     """Returns what is known of a connector's lanes."""
     bound = lane_rows.binding(connection, connector)
     groups = lane_rows.groups(connection, connector)
-    known = lane_rows.identified(connection, connector) or lane_rows.Identified("")
+    known = lane_rows.identified(connection, connector) or lane_rows.NameRow("")
     own = next((one for one in groups if one.key == known.id and not one.agent), None)
     place = own.place if own and own.place.partition >= 0 else None
     before = tuple(one for one in groups if one is not own)
     heads = dict(own.known) if own else {}
     named = {"id": known.id, "asks": bool(known.asks), "registered": known.registered, "is_new": own is None}
-    return KeptLanes(bound.cluster, place, heads, bound.adopt, before, *map(bool, bound[2:]), **named)  # type: ignore[arg-type]
+    return SavedLanes(bound.cluster, place, heads, bound.adopt, before, *map(bool, bound[2:]), **named)  # type: ignore[arg-type]
 
 
 def opened(
@@ -100,7 +100,7 @@ def opened(
     news = apply(connection, truth.positions, may_rewind=known.adopt == "topic")
     lane_rows.replace_lanes(connection, connector, place, truth.heads)
     lane_rows.save_identified(connection, connector, lane_rows.identify(connection, connector)._replace(asks=0, registered=connector))
-    lane_rows.bind(connection, connector, lane_rows.Binding(cluster))
+    lane_rows.bind(connection, connector, lane_rows.BindingRow(cluster))
     if known.adopt == "local" or known.before or known.place is None:
         same = {one.partition for one in news if one.offset is there[one.partition]}  # saved from Kafka just now, as after a loss
         saved = saved_rows.all_of(connection, connector).items()
@@ -201,9 +201,9 @@ def begin_anew(connection: sqlite3.Connection) -> None:
     for table in ("places", "lanes", "unpublished"):
         connection.execute(f"DELETE FROM {table}")  # noqa: S608 - constants
     for connector, cluster in connection.execute("SELECT connector, cluster FROM bindings").fetchall():
-        lane_rows.bind(connection, connector, lane_rows.Binding(cluster))
+        lane_rows.bind(connection, connector, lane_rows.BindingRow(cluster))
     for connector, *row in connection.execute("SELECT connector, id, asks, registered FROM names").fetchall():
-        lane_rows.save_identified(connection, connector, lane_rows.Identified(*row)._replace(asks=0, registered=""))
+        lane_rows.save_identified(connection, connector, lane_rows.NameRow(*row)._replace(asks=0, registered=""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ NOTHING_TOLD = LaneCommit("")
 """A commit without a Kafka transaction."""
 
 
-class Wish(NamedTuple):
+class OperatorChange(NamedTuple):
     """Marks a commit as a person's request, which outranks Kafka. `is_lost` is that of `lane_rows.changed`."""
 
     is_lost: bool = False

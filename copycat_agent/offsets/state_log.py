@@ -97,14 +97,14 @@ class ChangedRows:
         return found
 
 
-def everything(connection: sqlite3.Connection, kept: agent_identity.Kept) -> dict[bytes, bytes]:
+def everything(connection: sqlite3.Connection, kept: agent_identity.StoredIdentity) -> dict[bytes, bytes]:
     """Returns all entries of the present store and identity."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     rows = dict(_rows(connection))
     return {_VERSION_KEY: _text(version), IDENTITY_KEY: agent_identity.text_of(kept).encode(), **rows}
 
 
-def identity(entries: Entries, place: str) -> agent_identity.Kept:
+def identity(entries: Entries, place: str) -> agent_identity.StoredIdentity:
     """Returns the agent's identity from its log. `place` names the log in messages. Raises FatalError if it cannot be read."""
     try:
         return agent_identity.parse(place, entries[IDENTITY_KEY].decode())

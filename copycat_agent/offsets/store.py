@@ -12,7 +12,7 @@ from copycat_agent.model import STATE_KEY, Account, SavedRow, SourceOffset, Sour
 from copycat_agent.offsets import agent_identity, connector_names, ledger, saved_rows, schema
 from copycat_agent.offsets.connection import Commit
 from copycat_agent.offsets.lane_store import LaneStore
-from copycat_agent.offsets.lanes import Wish
+from copycat_agent.offsets.lanes import OperatorChange
 from copycat_agent.offsets.sqlite_errors import translate
 from copycat_agent.offsets.state_dir import DATABASE, StateDir
 from copycat_agent.offsets.store_copy import refuse_copy, restore
@@ -136,7 +136,7 @@ class OffsetStore(LaneStore):
 
     def reset(self, saved: Mapping[SourcePartition, SavedRow], forget: Collection[SourcePartition] = ()) -> None:
         """As `commit`, on a person's request: positions may move backwards."""
-        self._write(Commit(saved, forget, lanes=Wish(is_lost=bool(self._kept.nonces)), may_rewind=True))
+        self._write(Commit(saved, forget, lanes=OperatorChange(is_lost=bool(self._kept.nonces)), may_rewind=True))
 
     def forget(self, partitions: Iterable[SourcePartition]) -> None:
         """Deletes the offsets of these partitions, on a person's request. Unknown ones are ignored."""

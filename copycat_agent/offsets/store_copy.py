@@ -65,7 +65,7 @@ def restore(directory: StateDir, agent_id: str, there: Entries) -> None:
     agent_identity.save(directory, kept)
 
 
-def _refuse_others(path: Path, kept: agent_identity.Kept, agent_id: str) -> None:
+def _refuse_others(path: Path, kept: agent_identity.StoredIdentity, agent_id: str) -> None:
     """Raises FatalError if the directory has the state of another agent than the one in Kafka, which would be lost."""
     here = agent_identity.load(path)
     if here is None or here.uuid not in {kept.uuid, *kept.former}:

@@ -39,7 +39,7 @@ class OpenedStore(NamedTuple):
     """An open store, and the agent's identity."""
 
     connection: sqlite3.Connection
-    kept: agent_identity.Kept
+    kept: agent_identity.StoredIdentity
 
 
 def connect(path: str) -> sqlite3.Connection:
@@ -90,7 +90,7 @@ def open_existing(directory: StateDir) -> OpenedStore:
     return _agreed(directory, _up_to_date(database), agent_identity.load(directory.path))
 
 
-def _agreed(directory: StateDir, connection: sqlite3.Connection, kept: agent_identity.Kept | None) -> OpenedStore:
+def _agreed(directory: StateDir, connection: sqlite3.Connection, kept: agent_identity.StoredIdentity | None) -> OpenedStore:
     """Compares the identities of file and store. A store from before the agent got a new identity is changed to that."""
     try:
         (stored,) = connection.execute("SELECT uuid FROM agent").fetchone()
@@ -139,7 +139,7 @@ def _repair_ledger(connection: sqlite3.Connection) -> None:
         _log.error("damaged rows of the offset store were dropped; offsets are whole", table=table, rows=rows, means=_MEANS[table])
 
 
-def _create(directory: StateDir, database: Path, kept: agent_identity.Kept | None) -> None:
+def _create(directory: StateDir, database: Path, kept: agent_identity.StoredIdentity | None) -> None:
     def fill(connection: sqlite3.Connection) -> None:
         schema.migrate(connection)
         if kept is not None:

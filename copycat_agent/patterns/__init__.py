@@ -29,7 +29,7 @@ _FLAGS = regex.IGNORECASE | regex.MULTILINE | regex.DOTALL
 _HINT = "make the pattern tell where each repeat ends, such as [^ ]+ instead of .+"
 
 
-class Timed:
+class TimedPattern:
     """A pattern of the `regex` library, with a time-out for each match. Compiled on first use.
 
     `regex` gets the pattern as `re` understood it, and the behaviour of `re` (V0), so that both find the same. Only this class uses
@@ -137,7 +137,7 @@ def compile_pattern(text: str) -> Pattern:
     expected, anchored = cost(tree), is_anchored(tree)
     matching = most_characters(expected.matching_chains, expected.ways)
     searching = matching if anchored else most_characters(expected.searching_chains, expected.ways)
-    timed = Timed(lambda: write(tree), tree.flags)
+    timed = TimedPattern(lambda: write(tree), tree.flags)
     return Pattern(
         text,
         native.groups,
@@ -174,7 +174,7 @@ def _either(quick: Callable[[str], Any], timed: Callable[[str], Any], most: int)
     return lambda text: quick(text) if len(text) <= most else timed(text)
 
 
-def _sub(native: re.Pattern[str], timed: Timed, most: int) -> Callable[[Repl, str], str]:
+def _sub(native: re.Pattern[str], timed: TimedPattern, most: int) -> Callable[[Repl, str], str]:
     if most == _UNBOUNDED:
         return native.sub
     return lambda repl, text: native.sub(repl, text) if len(text) <= most else timed.sub(repl, text)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from copycat_agent.producer.client import Message, Place
-from copycat_agent.producer.kafka_errors import Refused
+from copycat_agent.producer.kafka_errors import RefusedRecordError
 from copycat_agent.producer.keeping import Producers
-from copycat_agent.producer.task_producer import Intact, TaskProducer
+from copycat_agent.producer.task_producer import ReplacementGuard, TaskProducer
 
-__all__ = ["Intact", "Message", "Place", "Producers", "Refused", "TaskProducer"]
+__all__ = ["Message", "Place", "Producers", "RefusedRecordError", "ReplacementGuard", "TaskProducer"]

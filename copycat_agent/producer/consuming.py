@@ -46,7 +46,7 @@ class Received(NamedTuple):
     key: bytes | None = None
 
 
-class Range(NamedTuple):
+class PartitionBounds(NamedTuple):
     """The offsets of a partition: that of its first record, and the one that the next record will get."""
 
     begin: int
@@ -80,7 +80,7 @@ class TopicReader:
 
     def __init__(self, kafka: KafkaOptions, topic: str, group: str) -> None:
         self.topic = topic
-        self.ranges: dict[int, Range] = {}
+        self.ranges: dict[int, PartitionBounds] = {}
         self._options = kafka
         self._group = group
         self._trouble: KafkaError | None = None
@@ -165,7 +165,7 @@ class TopicReader:
                 raise self._told(found.error, f"topic {self.topic}")
             for number in sorted(found.partitions):
                 ask = partial(self._consumer.get_watermark_offsets, TopicPartition(self.topic, number), timeout=ANSWER_SECONDS)
-                self.ranges[number] = Range(*self._until_appointed(ask, f"topic {self.topic}"))
+                self.ranges[number] = PartitionBounds(*self._until_appointed(ask, f"topic {self.topic}"))
         except KafkaException as exception:
             raise self._told(exception.args[0], f"no broker answers at {','.join(self._options.bootstrap_servers)}") from None
 

@@ -106,7 +106,7 @@ _CODES: dict[int, str] = {
 }
 
 
-class Refused(CopycatError):  # noqa: N818 - the outcome of a record; `reason` is the error
+class RefusedRecordError(CopycatError):
     """A record that the client refused at once. `sent` counts the records of the same call before it, which are in flight."""
 
     def __init__(self, sent: int, reason: DataError) -> None:

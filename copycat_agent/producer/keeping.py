@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from copycat_agent import logs
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.learnt import Learnt
+from copycat_agent.producer.learnt import TaskMemory
 from copycat_agent.producer.task_producer import TaskProducer
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.lane_writer import LaneWriter
@@ -24,7 +24,7 @@ SPARE_SECONDS = 30.0
 LANE_IDLE_SECONDS = 60.0
 """A lane that no batch has used for this long is closed: it has up to two producers, and is ready again in 40 ms."""
 FORGET_SECONDS = 86_400.0
-"""A task's `Learnt` is dropped after this time without a batch: it costs little to learn again, and connectors come and go."""
+"""A task's `TaskMemory` is dropped after this time without a batch: it costs little to learn again, and connectors come and go."""
 LOOK_SECONDS = 5.0
 """Interval at which idle producers are polled, and closed if idle for long."""
 CLIENT_ID = "copycat"
@@ -43,7 +43,7 @@ class Lane:
     lane is not kept. `used` is when a batch gave it back (monotonic).
     """
 
-    def __init__(self, learnt: Learnt, make_steps: MakeSteps, client_id: str, *, tracked: bool) -> None:
+    def __init__(self, learnt: TaskMemory, make_steps: MakeSteps, client_id: str, *, tracked: bool) -> None:
         self.options = learnt.options
         self.tracked = tracked
         self.batch_bytes = self.next_batch_bytes = learnt.batch_bytes
@@ -69,7 +69,7 @@ class Lane:
         self.steps.close()
 
 
-class _Free(NamedTuple):
+class _IdleProducer(NamedTuple):
     """A producer that no batch has used since `at` (monotonic); `task` was the last to use it."""
 
     task: TaskId
@@ -100,15 +100,15 @@ class Producers:
         self._look_seconds = look_seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._free: list[_Free] = []  # the one that was used last comes last
+        self._free: list[_IdleProducer] = []  # the one that was used last comes last
         self._lanes: dict[TaskId, Lane] = {}
-        self._learnt: dict[TaskId, Learnt] = {}
+        self._learnt: dict[TaskId, TaskMemory] = {}
         self._closed = threading.Event()
         self._keeper: threading.Thread | None = None
 
     @property
     def known_tasks(self) -> frozenset[TaskId]:
-        """Returns the tasks whose `Learnt` is kept."""
+        """Returns the tasks whose `TaskMemory` is kept."""
         return frozenset(self._learnt)
 
     def take(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> TaskProducer:
@@ -132,7 +132,7 @@ class Producers:
             if producer.next_batch_bytes:
                 self._of(task, options).batch_bytes = producer.next_batch_bytes
             if is_fit:
-                self._free.append(_Free(task, options, producer, self._clock()))
+                self._free.append(_IdleProducer(task, options, producer, self._clock()))
             self._start_keeper()
         if not is_fit:
             producer.close()
@@ -163,11 +163,11 @@ class Producers:
         for one in leaving:
             one.close()
 
-    def _of(self, task: TaskId, options: KafkaOptions) -> Learnt:
+    def _of(self, task: TaskId, options: KafkaOptions) -> TaskMemory:
         """Returns what the task has learnt with these options; called with the lock held."""
         learnt = self._learnt.get(task)
         if learnt is None or learnt.options != options:
-            learnt = self._learnt[task] = Learnt(options, self._clock())
+            learnt = self._learnt[task] = TaskMemory(options, self._clock())
         learnt.used = self._clock()
         return learnt
 

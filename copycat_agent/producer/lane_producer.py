@@ -19,10 +19,10 @@ from copycat_agent.errors import BlockedError, CopycatError, DataError, RefusedE
 from copycat_agent.model import OffsetsPartition
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.client import Message
-from copycat_agent.producer.kafka_errors import Refused, classify, code_name, no_more_threads, transaction_refused
-from copycat_agent.producer.learnt import SLICE_SECONDS, Shared, StopRequest
+from copycat_agent.producer.kafka_errors import RefusedRecordError, classify, code_name, no_more_threads, transaction_refused
+from copycat_agent.producer.learnt import SLICE_SECONDS, StopRequest, TransactionalState
 from copycat_agent.producer.settings import transactional_settings
-from copycat_agent.producer.task_producer import Intact, TaskProducer
+from copycat_agent.producer.task_producer import ReplacementGuard, TaskProducer
 from copycat_agent.transactions.protocol import Entry
 
 INIT_SECONDS = 20.0
@@ -55,7 +55,7 @@ class LaneProducer(TaskProducer):
     _least_batch_bytes = 1  # finding out costs a whole transaction here
     _flush_step_seconds = 0.05  # the library waits for an abort once something was refused
 
-    def __init__(self, options: KafkaOptions, client_id: str, transactional_id: str, shared: Shared) -> None:
+    def __init__(self, options: KafkaOptions, client_id: str, transactional_id: str, shared: TransactionalState) -> None:
         """Begins to fence others with this id, in the background."""
         self.sent = 0
         """Messages handed over so far, without entries of the offsets topic."""
@@ -127,7 +127,7 @@ class LaneProducer(TaskProducer):
     def _count(self, number: int, send: Callable[[], None]) -> None:
         try:
             send()
-        except Refused as refused:
+        except RefusedRecordError as refused:
             self.sent += refused.sent
             raise
         except BaseException:
@@ -140,7 +140,7 @@ class LaneProducer(TaskProducer):
         messages: list[Message] = [(place.topic, one.value, one.key, place.partition) for one in entries]
         try:
             self._drive(messages, lambda rest: starmap(self._connection.client.produce, rest))
-        except Refused as refused:
+        except RefusedRecordError as refused:
             self.broken = True
             raise RefusedError(refused.reason) from None
 
@@ -160,7 +160,7 @@ class LaneProducer(TaskProducer):
             self.has_unflushed = True  # nothing of it may be committed
             raise
 
-    def may_send(self, source: Intact, end: int) -> bool:
+    def may_send(self, source: ReplacementGuard, end: int) -> bool:
         """Returns whether what was read is the file's own: records sent from another file would have the transaction aborted."""
         return source.is_whole or source.was_still(end)
 

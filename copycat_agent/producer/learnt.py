@@ -257,7 +257,7 @@ class Topics:
 
 
 @dataclass(slots=True)
-class Learnt:
+class TaskMemory:
     """What a process has learnt of a task that sends to the cluster of `options`. Kept for a day after the task's last batch.
 
     `batch_bytes` is the most that a topic was found to take at once, 0 where nothing is known; `memory` what transactional batches have
@@ -272,7 +272,7 @@ class Learnt:
 
 
 @dataclass(slots=True)
-class Shared:
+class TransactionalState:
     """Holds what the transactional producers of one task share, and pass on to later ones.
 
     `tracked`, `batch_bytes` and `pace` as of a `TaskProducer`; `stopping` ends `ready`, until `begin` gives another. Learnt are the longest

@@ -126,7 +126,7 @@ class PartitionReader:
             client.close()
 
 
-class _Passed:
+class _FetchedOffsets:
     """Tells from a consumer's statistics how far it has fetched without finding a record: it does not say so of aborted records otherwise.
 
     Used for one wait for messages. An offset counts once the consumer has moved to it between two reports and still has no message after
@@ -196,7 +196,7 @@ class _Client:
         self._options, self._if_cut = options, if_cut
         self.is_closed = False
         self._trouble: KafkaError | None = None
-        self._passed = _Passed()
+        self._passed = _FetchedOffsets()
         settings = {
             "fetch.wait.max.ms": "100", "queued.max.messages.kbytes": str(_QUEUE_KBYTES), "fetch.queue.backoff.ms": _BACKOFF_MS,
             **client_settings(options), "group.id": "copycat",
@@ -230,9 +230,9 @@ class _Client:
                 self._assign(topic, partition, position)
 
     def _messages(self, topic: str, partition: int, position: int) -> list[Message]:
-        """Returns the next messages, or none where offsets are passed (`_Passed`). Raises RetriableError when nothing comes."""
+        """Returns the next messages, or none where offsets are passed (`_FetchedOffsets`). Raises RetriableError when nothing comes."""
         deadline = time.monotonic() + STALL_SECONDS
-        self._passed = _Passed(topic, partition)
+        self._passed = _FetchedOffsets(topic, partition)
         while not (messages := self._consume(topic)):
             if self._passed.offset > position and self._passed.is_certain():
                 break

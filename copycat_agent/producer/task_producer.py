@@ -20,7 +20,7 @@ from copycat_agent.errors import CopycatError, DataError, RetriableError
 from copycat_agent.model import ClientView
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.client import ClientReports, ClientSpec, Connection, Message, Place, Report, reported
-from copycat_agent.producer.kafka_errors import Refused, classify, not_made, translate, with_trouble
+from copycat_agent.producer.kafka_errors import RefusedRecordError, classify, not_made, translate, with_trouble
 from copycat_agent.producer.learnt import Pace, StopRequest, Topics
 from copycat_agent.producer.settings import SILENT, distrust_token, message_timeout_ms, producer_settings
 
@@ -32,7 +32,7 @@ _RUN_SECONDS = 5.0
 """How long a run should take at most, well below the message time-out."""
 
 
-class Intact(Protocol):
+class ReplacementGuard(Protocol):
     """An open file that notices whether it was replaced while it was read."""
 
     @property
@@ -134,7 +134,7 @@ class TaskProducer:
     def send(self, topic: str, values: list[bytes], tail: Message) -> None:
         """Sends every value to `topic` with the same key, partition, timestamp and headers (`tail`, from key on; may be empty).
 
-        Blocks while the queue is full; nothing is dropped. Raises `Refused` for a value that the client refuses at once.
+        Blocks while the queue is full; nothing is dropped. Raises `RefusedRecordError` for a value that the client refuses at once.
         """
         told = tail if self.report is None else reported((topic, b"", *tail), self.report)[2:]
         self._drive(values, lambda rest: map(self._connection.client.produce, repeat(topic), rest, *map(repeat, told)))
@@ -229,7 +229,7 @@ class TaskProducer:
         """Returns the client's statistics since the last call; None without any. They come every few seconds."""
         return self.reports.statistics.take() if self.reports.statistics.has_news else None
 
-    def may_send(self, _source: Intact, _end: int) -> bool:
+    def may_send(self, _source: ReplacementGuard, _end: int) -> bool:
         """Returns whether what was read of a file up to `end` may be sent. Always: a replaced file's offset does not advance."""
         return True
 
@@ -282,10 +282,10 @@ class TaskProducer:
         return with_trouble(RetriableError(f"{self._where}: {words}"), self.reports.trouble.error)
 
     def _refusal(self, exception: KafkaException, sent: int) -> Exception:
-        """Translates what `produce` raised: `Refused` for one record, or an error of the whole producer."""
+        """Translates what `produce` raised: `RefusedRecordError` for one record, or an error of the whole producer."""
         translated = translate(exception.args[0], "the record cannot be sent")
         if isinstance(translated, DataError):
-            return Refused(sent, translated)
+            return RefusedRecordError(sent, translated)
         self.broken = True
         return with_trouble(translated, self.reports.trouble.error)
 

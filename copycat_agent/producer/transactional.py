@@ -20,7 +20,7 @@ from copycat_agent.producer.asking import ANSWER_SECONDS, Admin
 from copycat_agent.producer.consuming import offset_after
 from copycat_agent.producer.kafka_errors import not_made, telling_trouble, with_trouble
 from copycat_agent.producer.lane_producer import LaneProducer
-from copycat_agent.producer.learnt import Pace, Shared
+from copycat_agent.producer.learnt import Pace, TransactionalState
 from copycat_agent.producer.offsets_topic import PARTITIONS, OffsetsTopic, cluster, topic_error
 from copycat_agent.producer.settings import client_settings, distrust_token
 from copycat_agent.transactions.protocol import Entry
@@ -45,7 +45,7 @@ class KafkaSteps:
         """`tracked`, `batch_bytes` and `pace` are those of `TaskProducer`. `stopping` ends a wait for other transactions."""
         self.options = options
         self.client_id = client_id
-        self.shared = Shared(tracked, batch_bytes, pace or Pace(), stopping)
+        self.shared = TransactionalState(tracked, batch_bytes, pace or Pace(), stopping)
         self.consumer: Consumer | None = None
         """Reads positions, while they are needed."""
         self._stopping = stopping

@@ -8,12 +8,12 @@ from copycat_agent.formats.model import one_line
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import Column
 from copycat_agent.options import SourceOptions
-from copycat_agent.registry import Fence, Registry, wrong_kind, wrong_type_name
+from copycat_agent.registry import ProviderGuard, Registry, wrong_kind, wrong_type_name
 from copycat_agent.sources.base import (
+    DescriptorStore,
     FileState,
     FileView,
     FollowsFiles,
-    Keeper,
     KeepsFiles,
     KnowsUnchanged,
     Lag,
@@ -30,8 +30,24 @@ from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.planner import Changes
 
 __all__ = [
-    "SOURCES", "Changes", "FileState", "FileView", "FollowsFiles", "Identity", "Keeper", "KeepsFiles", "KnowsUnchanged", "Lag",
-    "LooksLater", "Offsets", "Plan", "Source", "SourceKind", "create_source", "declared_columns", "only_looking",
+    "SOURCES",
+    "Changes",
+    "DescriptorStore",
+    "FileState",
+    "FileView",
+    "FollowsFiles",
+    "Identity",
+    "KeepsFiles",
+    "KnowsUnchanged",
+    "Lag",
+    "LooksLater",
+    "Offsets",
+    "Plan",
+    "Source",
+    "SourceKind",
+    "create_source",
+    "declared_columns",
+    "only_looking",
 ]  # fmt: skip
 
 _BUILT_IN: dict[str, SourceKind | str] = {
@@ -49,7 +65,7 @@ def _wrong(name: str, part: SourceKind) -> str:
     return wrong_kind(part, SourceKind, SourceOptions) or wrong_type_name(name, part.options)
 
 
-def _fenced(kind: SourceKind, fence: Fence) -> SourceKind:
+def _fenced(kind: SourceKind, fence: ProviderGuard) -> SourceKind:
     fenced = replace(kind, make=fence(kind.make), open=fence(kind.open), framing=fence(kind.framing), saved=fence(kind.saved))
     probe = kind.probe
     return fenced if probe is None else replace(fenced, probe=fence(lambda *asked: list(probe(*asked))))

@@ -71,7 +71,7 @@ class Plan(NamedTuple):
 
 
 Lose = Callable[[SourcePartition, str, int, int, str, Changes], None]
-"""`lose(partition, path, start, end, why, changes)` enters in `changes` that these bytes can never be read (`losses.Lost.add`)."""
+"""`lose(partition, path, start, end, why, changes)` enters in `changes` that these bytes can never be read (`losses.LostData.add`)."""
 
 FileState = Literal["following", "gone", "waiting", "blocked", "failing", "done"]
 """gone: renamed out of its patterns or deleted, and read to its end. waiting: for an older file of the same log. blocked: its topic is
@@ -105,7 +105,7 @@ class FileView(NamedTuple):
     behind: int | None = None
 
 
-class Closeup(NamedTuple):
+class FileDetail(NamedTuple):
     """One file in detail: its entry of `Source.files`, all its names that match, its saved offset, and the next split.
 
     `offset` of a new file is the one that would be saved first. `split` is None when there is nothing to read.
@@ -177,7 +177,7 @@ class Source(Protocol):
     def passed_over(self) -> Mapping[str, str]:
         """Returns the paths that match but are not read, as of the last scan, and why."""
 
-    def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
+    def look_closely(self, path: str, most_bytes: int) -> FileDetail | None:
         """Returns details of the file that the last scan found at `path`, with a next split of about `most_bytes` at most.
 
         The split is for people to try: it is in no plan, and its result changes nothing. None if there is no such file.
@@ -196,7 +196,7 @@ class Source(Protocol):
         """Closes every file."""
 
 
-class Keeper(Protocol):
+class DescriptorStore(Protocol):
     """Keeps open files for the next process of the service. Thread-safe, shared by all connectors; `owner` is a connector's name."""
 
     def keep(self, owner: str, name: str, fd: int, *, first: bool = False) -> None:
@@ -222,7 +222,7 @@ class Keeper(Protocol):
 class KeepsFiles(Protocol):
     """A `Source` whose open files are worth keeping."""
 
-    def keep_with(self, keeper: Keeper) -> None:
+    def keep_with(self, keeper: DescriptorStore) -> None:
         """Sets the keeper. Called once, before the first scan."""
 
 

@@ -15,7 +15,7 @@ from copycat_agent.sources.base import Offsets, Source, SourceKind
 from copycat_agent.sources.contract import LostRecords
 from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
-from copycat_agent.sources.contract_stream import Records, RecordStream, too_large
+from copycat_agent.sources.contract_stream import RecordStream, SourceFraming, too_large
 from copycat_agent.sources.contract_threads import NAME_BYTES, WHOLE_SECONDS, ReadThreads, rows_weight
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class FrameRows:
 class FrameStream(RecordStream):
     """A `stream.Stream` of a frame's rows. A Spark job sets `rows`; without one, this process's own session reads the frame."""
 
-    def __init__(self, split: Split, records: Records, source: FrameSource) -> None:
+    def __init__(self, split: Split, records: SourceFraming, source: FrameSource) -> None:
         super().__init__(split, records)
         self._reader = source
         self._columns: Schema | None = None
@@ -174,11 +174,11 @@ def frame_source_kind(
 
     def framing(chosen: PolledOptions, *, raw: bool) -> RecordFormat:
         del raw  # there are no bytes of a file
-        records = Records(cast("Any", source(chosen)), f"source {chosen.type}")
+        records = SourceFraming(cast("Any", source(chosen)), f"source {chosen.type}")
         records.threads = ReadThreads(silent_seconds=WHOLE_SECONDS)
         return cast("RecordFormat", records)
 
-    def opened(split: Split, records: Records) -> Stream:
+    def opened(split: Split, records: SourceFraming) -> Stream:
         return cast("Stream", FrameStream(split, records, cast("Any", records.source)))
 
     def frame(chosen: PolledOptions, stretch: Stretch, session: SparkSession) -> DataFrame:

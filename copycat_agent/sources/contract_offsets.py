@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from copycat_agent.formats import Frame, Parsed
 from copycat_agent.sources.contract import EnvelopedRun, LostRecords, OffsetSource, Passed, Probed, RunsAs, as_text
 from copycat_agent.sources.contract_partitions import OffsetPartitions
-from copycat_agent.sources.contract_stream import Records, RecordStream, SourceHalves, kind_of
+from copycat_agent.sources.contract_stream import RecordStream, SourceFraming, SourceHalves, kind_of
 
 if TYPE_CHECKING:
     from copycat_agent.model import Split, SplitResult
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from copycat_agent.templates.record_like import RecordLike
 
 
-class OffsetRecords(Records):
-    """`Records` of an `OffsetSource`."""
+class OffsetRecords(SourceFraming):
+    """`SourceFraming` of an `OffsetSource`."""
 
     makes_envelopes = True
 
@@ -45,7 +45,7 @@ class OffsetStream(RecordStream):
         """Returns the record's own offset. Its `start` may be lower: it is where the record before it ends, ahead of a gap."""
         return record.end - 1
 
-    def frames(self, framing: Records, start: int, end: int, **how: Any) -> Iterator[Frame]:  # noqa: ANN401 - ignored here
+    def frames(self, framing: SourceFraming, start: int, end: int, **how: Any) -> Iterator[Frame]:  # noqa: ANN401 - ignored here
         """Yields frames from `start` on. Called again from the end of a record if something has to be sent again."""
         del framing, end, how
         self._behind = self._passed = None

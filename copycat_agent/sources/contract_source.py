@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, FileError, RetriableError
 from copycat_agent.model import Account, SourceOffset, SourcePartition, SplitResult
 from copycat_agent.registry import FAULT, told
-from copycat_agent.sources.base import Closeup, FileView, Lag, Offsets, Plan
+from copycat_agent.sources.base import FileDetail, FileView, Lag, Offsets, Plan
 from copycat_agent.sources.contract import Gone, Remembered, Troubled, as_text, from_text
 from copycat_agent.sources.contract_partitions import Partition, PartitionKind
-from copycat_agent.sources.contract_threads import WHOLE_SECONDS, Looker
+from copycat_agent.sources.contract_threads import WHOLE_SECONDS, LookThread
 from copycat_agent.sources.planner import READY, Changes, Planner, TurnQueue, UnsavedChanges, wait_seconds
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class ContractSource:
         self._kind = kind
         self._type = options.type
         self.scan_seconds = options.look_seconds
-        self._looker = Looker(source, connector)
+        self._looker = LookThread(source, connector)
         self._known: dict[str, Partition] = {}
         self._remembered: dict[str, Position] = {}
         for partition, offset in offsets.items():
@@ -348,13 +348,13 @@ class ContractSource:
     def passed_over(self) -> Mapping[str, str]:
         return {}
 
-    def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
+    def look_closely(self, path: str, most_bytes: int) -> FileDetail | None:
         """Returns details of the partition with the name or key `path`; None if there is none."""
         del most_bytes
         known = next((one for one in self._known.values() if path in (one.offset.path, one.partition.key)), None)
         if known is None:
             return None
-        return Closeup(
+        return FileDetail(
             self._kind.view_of(known), (known.offset.path,), known.offset, None if known.next is None else self._kind.split_of(known)
         )
 

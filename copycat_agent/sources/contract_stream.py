@@ -38,7 +38,7 @@ ENTRIES_MAX = 20
 """Most entries that one stretch makes in the ledger of losses; the last one sums up the rest."""
 
 
-class Records:
+class SourceFraming:
     """The framing of such a source (`SourceKind.framing`): the source itself, and how its records count. Built once per definition."""
 
     counts_records = True
@@ -54,7 +54,7 @@ class Records:
         self.threads = ReadThreads()
 
 
-class Whole(Parsed):
+class IndivisibleRun(Parsed):
     """Records that are sent together: no budget cuts them."""
 
     __slots__ = ()
@@ -102,7 +102,7 @@ class RecordStream(RecordOrigin):
     knows_positions = True
     """Only the stream that read a record knows the position after it: a new stream of the same split must read first."""
 
-    def __init__(self, split: Split, records: Records) -> None:
+    def __init__(self, split: Split, records: SourceFraming) -> None:
         assert split.stretch is not None, "a split of such a source says what to read"
         self._partition = split.partition
         self.offset = split.offset
@@ -115,7 +115,7 @@ class RecordStream(RecordOrigin):
         self._lost: list[tuple[int, LostRecords, Position]] = []
         """Lost records: how many records of the stretch come before, the marker, and the position after it."""
         self._total: int | None = None
-        self._all: Whole | None = None
+        self._all: IndivisibleRun | None = None
 
     def is_what_was_read(self) -> bool:
         """Returns True: only the source could tell."""
@@ -131,7 +131,7 @@ class RecordStream(RecordOrigin):
         del position
         return b""
 
-    def frames(self, framing: Records, start: int, end: int, **how: Any) -> Iterator[Frame]:  # noqa: ANN401 - ignored here
+    def frames(self, framing: SourceFraming, start: int, end: int, **how: Any) -> Iterator[Frame]:  # noqa: ANN401 - ignored here
         """Yields frames from `start` on. Called again from an earlier record if something has to be sent again."""
         del framing, end, how
         if self._stretch.whole:
@@ -172,7 +172,7 @@ class RecordStream(RecordOrigin):
                 self._positions.add([position])
         return values
 
-    def _read_all(self) -> Whole:
+    def _read_all(self) -> IndivisibleRun:
         """Reads the whole stretch. Raises FatalError if it exceeds `Stretch.most_bytes`."""
         stretch, parts, size_bytes = self._stretch, list[Sequence[Any]](), 0
         self._positions, self._lost = _Positions(), []
@@ -185,7 +185,7 @@ class RecordStream(RecordOrigin):
         values: Sequence[Any] = (ArrowRows.joined(rows) if rows and len(rows) == len(parts) else None) or list(chain.from_iterable(parts))
         self._total = len(values)
         places = range(self._base, self._base + len(values) + 1)
-        return Whole(values, places, max(len(values), size_bytes), schema=self._schema())
+        return IndivisibleRun(values, places, max(len(values), size_bytes), schema=self._schema())
 
     def _pairs(self, begun: int) -> Iterator[Pair]:
         """Returns the records after the first `begun` of the stretch, whose positions are known."""
@@ -302,7 +302,7 @@ def source_kind(
 
     `probe`, `sample` and `only_here` are those of `SourceKind`.
     """
-    kind = kind_of(options, source, SourceHalves(RecordPartitions, Records, RecordStream))
+    kind = kind_of(options, source, SourceHalves(RecordPartitions, SourceFraming, RecordStream))
     return replace(kind, probe=probe, sample=sample, only_here=only_here)
 
 
@@ -310,7 +310,7 @@ class SourceHalves(NamedTuple):
     """The classes of a source: the kind of its partitions for the driver, its framing, and its stream in a task."""
 
     partitions: type[RecordPartitions]
-    records: type[Records]
+    records: type[SourceFraming]
     stream: Callable[[Split, Any], RecordStream]
 
 
@@ -325,7 +325,7 @@ def kind_of(options: type[PolledOptions], source: Callable[[Any], Any], halves: 
         del raw  # there are no bytes of a file
         return cast("RecordFormat", halves.records(source(chosen), f"source {chosen.type}"))
 
-    def opened(split: Split, framed: Records) -> Stream:
+    def opened(split: Split, framed: SourceFraming) -> Stream:
         return cast("Stream", halves.stream(split, framed))
 
     return SourceKind(options, make, opened, framing)

@@ -1,6 +1,6 @@
 """Calls an author's source on threads of its own, so that a call that hangs does not block another connector.
 
-`Looker` serves the agent, `ReadThreads` the tasks. A task process runs batches of many connectors: without these threads a `read` that
+`LookThread` serves the agent, `ReadThreads` the tasks. A task process runs batches of many connectors: without these threads a `read` that
 never returns would get the process killed, together with the batches of the others.
 """
 
@@ -184,7 +184,7 @@ class _ReadThread(threading.Thread):
         return not self.is_alive()
 
 
-class Looker:
+class LookThread:
     """Calls `look` and `committed` of a source on a thread of its own, one call at a time. Used by one caller at a time."""
 
     def __init__(self, source: AuthorSource | FileSource, name: str) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from copycat_agent.sources.planner import Changes
 
 
-class Lost:
+class LostData:
     """Counts the `bytes` that a connector has lost since its start."""
 
     def __init__(self, log: Log) -> None:

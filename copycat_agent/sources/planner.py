@@ -92,7 +92,7 @@ class TurnQueue(Generic[T]):
                 yield one
 
 
-class CrowdSum(Generic[S]):
+class CachedSum(Generic[S]):
     """A sum over many members, cached because it is wanted in every round: a first start may find 100,000 files to read."""
 
     def __init__(self, count: Callable[[], int], add_up: Callable[[], S], clock: Callable[[], float] = time.monotonic) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import FileError
 from copycat_agent.model import Account, SourceOffset, SourcePartition, Split, SplitResult
-from copycat_agent.sources.base import Closeup, FileState, FileView, Lag, Offsets, Plan, Source, SourceKind
+from copycat_agent.sources.base import FileDetail, FileState, FileView, Lag, Offsets, Plan, Source, SourceKind
 from copycat_agent.sources.files.packing.compressions import MAGIC_BYTES
 from copycat_agent.sources.files.packing.unpacking import asks_head, codec_of
 from copycat_agent.sources.files.paths.matching import excluded_by
@@ -60,7 +60,7 @@ def maker(kind: SourceKind, patterns: Sequence[str]) -> Callable[..., Source]:
     return make
 
 
-class _Tracked:
+class _RemoteProgress:
     """A file and its progress. `codec` is None until its first bytes were read."""
 
     def __init__(self, file: RemoteFile, partition: SourcePartition, offset: SourceOffset) -> None:
@@ -112,14 +112,14 @@ class RemoteFiles:
         self._connector = connector
         self._options: Any = options
         self._most_seconds = delivery.max_batch_time
-        self._planner = Planner[_Tracked](delivery.max_batch_bytes, FILES_PER_BATCH)
+        self._planner = Planner[_RemoteProgress](delivery.max_batch_bytes, FILES_PER_BATCH)
         self._unsaved = UnsavedChanges()
         self._counts_records = getattr(kind.framing(options, raw=False), "counts_records", False)
         self._log = log
         self._offsets = dict(offsets)
         self._new: dict[SourcePartition, SourceOffset] = {}
-        self._files: dict[SourcePartition, _Tracked] = {}
-        self._given_up: list[_Tracked] = []
+        self._files: dict[SourcePartition, _RemoteProgress] = {}
+        self._given_up: list[_RemoteProgress] = []
         for file in sorted(files, key=self._order):
             self._meet(file)
 
@@ -133,7 +133,7 @@ class RemoteFiles:
         if offset is None:
             offset = SourceOffset(0, path=file.address.shown, size=file.size, mtime_ns=file.mtime_ns, done=not file.size)
             self._new[partition] = offset
-        self._files[partition] = _Tracked(file, partition, offset)
+        self._files[partition] = _RemoteProgress(file, partition, offset)
 
     def scan(self) -> Changes:
         """Returns the first offsets of new files, and accounts for files that were given up. Nothing is listed again."""
@@ -160,14 +160,14 @@ class RemoteFiles:
                 splits.append(self._split(one, one.codec))
         return Plan(tuple(splits), self._most_seconds)
 
-    def _split(self, one: _Tracked, codec: str) -> Split:
+    def _split(self, one: _RemoteProgress, codec: str) -> Split:
         file = one.file
         end = ENDLESS if codec or self._counts_records else file.size
         offset = replace(one.offset, compression=codec)
         mtime_ms = file.mtime_ns // 1_000_000
         return Split(one.partition, file.address.shown, file.address.uri, offset, end, final=True, mtime_ms=mtime_ms)
 
-    def _recognise(self, files: list[_Tracked]) -> None:
+    def _recognise(self, files: list[_RemoteProgress]) -> None:
         """Sets the files' codecs, by their first bytes or by the options."""
         if not asks_head(self._options):
             for one in files:
@@ -180,7 +180,7 @@ class RemoteFiles:
                     else:
                         one.codec = found
 
-    def _fail(self, one: _Tracked, why: str) -> None:
+    def _fail(self, one: _RemoteProgress, why: str) -> None:
         delay = one.fail(why)
         path = one.file.address.shown
         if one.is_wanted:
@@ -226,7 +226,7 @@ class RemoteFiles:
                 path, position = one.file.address.shown, one.offset.position
                 self._log.error("file is damaged, what comes before is sent", path=path, offset=position, why=result.damage)
 
-    def _begin_anew(self, one: _Tracked) -> None:
+    def _begin_anew(self, one: _RemoteProgress) -> None:
         """Reads the file that has replaced it from its beginning."""
         shown = one.file.address.shown
         one.why = one.offset.trouble
@@ -260,7 +260,7 @@ class RemoteFiles:
     def passed_over(self) -> Mapping[str, str]:
         return {}
 
-    def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
+    def look_closely(self, path: str, most_bytes: int) -> FileDetail | None:
         del path, most_bytes
         return None
 
@@ -286,7 +286,7 @@ def _codec(options: object, file: RemoteFile) -> str | OSError:
         return error if error.strerror else OSError(error.errno, "it cannot be read now")
 
 
-def _view(one: _Tracked, *, is_open: bool) -> FileView:
+def _view(one: _RemoteProgress, *, is_open: bool) -> FileView:
     state: FileState = "failing" if one.why else "following"
     shown, offset = one.file.address.shown, one.offset
     return FileView(

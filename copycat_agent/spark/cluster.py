@@ -24,8 +24,8 @@ from copycat_agent.errors import CopycatError, RetriableError
 from copycat_agent.runner import failed, unpacked, unread
 from copycat_agent.spark import cluster_task
 from copycat_agent.spark.batch_needs import makes_frames, step_of
-from copycat_agent.spark.cluster_job import BatchLine, ClusterFlight, ClusterJob, Pulse
-from copycat_agent.spark.cluster_task import Errand, Seat
+from copycat_agent.spark.cluster_job import BatchLine, ClusterActivity, ClusterBatch, ClusterJob
+from copycat_agent.spark.cluster_task import BatchMessage, ExecutorPython
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,11 +68,11 @@ class ClusterExecutor:
         self._numbers = itertools.count(1)
         self._threads = ThreadPoolExecutor(MOST_BATCHES, "cluster-job")
         self._lock = threading.Lock()  # guards what follows
-        self._flights: dict[TaskId, ClusterFlight] = {}
+        self._flights: dict[TaskId, ClusterBatch] = {}
         self._admitted = 0
         self._admitting = threading.Lock()
         self._closed = threading.Event()
-        self._pulse = Pulse()
+        self._pulse = ClusterActivity()
         self._sql: SqlContexts | None = None
 
     def submit(self, batch: Batch) -> Future[Results]:
@@ -80,7 +80,7 @@ class ClusterExecutor:
         with self._lock:
             error: CopycatError | None = self._host.refusal_of(batch.definition)
             if error is None and not self._closed.is_set():
-                flight = self._flights[batch.task] = ClusterFlight(batch, next(self._numbers))
+                flight = self._flights[batch.task] = ClusterBatch(batch, next(self._numbers))
                 return self._threads.submit(self._carry, flight)
         future: Future[Results] = Future()
         future.set_result(failed(batch, error or RetriableError("the agent is stopping"), begun=False))
@@ -98,7 +98,7 @@ class ClusterExecutor:
             self._closed.set()
         self._threads.shutdown()
 
-    def _carry(self, flight: ClusterFlight) -> Results:
+    def _carry(self, flight: ClusterBatch) -> Results:
         """Runs a batch on a thread of the pool. Raises nothing."""
         try:
             return self._fly(flight)
@@ -109,7 +109,7 @@ class ClusterExecutor:
                 if self._flights.get(flight.batch.task) is flight:
                     del self._flights[flight.batch.task]
 
-    def _fly(self, flight: ClusterFlight) -> Results:
+    def _fly(self, flight: ClusterBatch) -> Results:
         """Raises RetriableError if the job fails or is cancelled, FatalError if executors cannot run batches."""
         batch = flight.batch
         session = self._session(flight)
@@ -123,7 +123,7 @@ class ClusterExecutor:
             raise
         exchange = self._host.exchange
         with _lined(flight, exchange) as line:
-            errand = Errand(
+            message = BatchMessage(
                 replace(batch, splits=tuple(map(_shared, batch.splits))),
                 self._run,
                 copycat_agent.__version__,
@@ -138,7 +138,7 @@ class ClusterExecutor:
                 return jobs[-1]
 
             try:
-                answer = self._run_errand(session, errand, new_job)
+                answer = self._run_message(session, message, new_job)
             except RetriableError:
                 if flight.told_to_settle and not is_always_asked(batch) and not any(job.has_begun for job in jobs):
                     return unread(batch)
@@ -146,31 +146,31 @@ class ClusterExecutor:
         results = unpacked(batch, answer)
         return tuple(replace(result, split=split) for result, split in zip(results, batch.splits, strict=True))
 
-    def _run_errand(self, session: Session, errand: Errand, new_job: Callable[[], ClusterJob]) -> bytes:
+    def _run_message(self, session: Session, message: BatchMessage, new_job: Callable[[], ClusterJob]) -> bytes:
         """Returns packed results after one job, or several for a query that fails for a record."""
-        batch = errand.batch
+        batch = message.batch
         name, step = f"{batch.task.connector}/{batch.task.number}", step_of(batch.definition)
         if step is None and makes_frames(batch.definition) is None:
-            return new_job().run(name, cluster_task.carry, errand)
+            return new_job().run(name, cluster_task.carry, message)
         from copycat_agent.spark import frame_jobs, sql_jobs, sql_task  # noqa: PLC0415 - imports SQL of pyspark, and pandas
 
         if step is None:
             frame = frame_jobs.frame_of(frame_jobs.SESSIONS.on(session.context), batch)
-            return new_job().work(name, lambda _: frame_jobs.carry(frame, sql_task.there, errand))
+            return new_job().work(name, lambda _: frame_jobs.carry(frame, sql_task.there, message))
 
         with self._lock:
             self._sql = self._sql or sql_jobs.SqlContexts()
         contexts = self._sql
 
-        def job(part: Batch, prepared: sql_jobs.Prepared, condemned: str, why: str, careful: bool) -> bytes:  # noqa: FBT001 - see `carry`
+        def job(part: Batch, prepared: sql_jobs.PreparedQuery, condemned: str, why: str, careful: bool) -> bytes:  # noqa: FBT001 - see `carry`
             frame = sql_jobs.frame_for(session.context, part)
-            query = sql_task.SqlErrand(sql_task.there, errand._replace(batch=part), condemned, why, frame is not None)
+            query = sql_task.SqlBatchMessage(sql_task.there, message._replace(batch=part), condemned, why, frame is not None)
             meeting = sql_jobs.meeting_place("")
             return new_job().work(name, lambda context: contexts.on(context).run(prepared, query, meeting, careful=careful, frame=frame))
 
         return sql_jobs.carry(contexts.on(session.context), batch, step, job)
 
-    def _session(self, flight: ClusterFlight) -> Session | None:
+    def _session(self, flight: ClusterBatch) -> Session | None:
         """Waits for the host's session. Returns None if the batch has to settle first. Raises RetriableError and FatalError."""
         deadline = time.monotonic() + PLACE_SECONDS
         while True:
@@ -182,13 +182,13 @@ class ClusterExecutor:
                 if self._closed.is_set() or time.monotonic() > deadline:
                     raise
 
-    def _admit(self, session: Session, flight: ClusterFlight) -> None:
+    def _admit(self, session: Session, flight: ClusterBatch) -> None:
         """Checks an executor with the first job of a session. Raises FatalError, which says what an unfit one lacks."""
         with self._admitting:
             if self._admitted == session.number:
                 return
             job = ClusterJob(session, flight, self._closed, self._pulse, self._place_seconds, ADMIT_SECONDS)
-            found: Seat = pickle.loads(job.run("look", functools.partial(cluster_task.look, copycat_agent.__version__), None))  # noqa: S301 - from our own worker
+            found: ExecutorPython = pickle.loads(job.run("look", functools.partial(cluster_task.look, copycat_agent.__version__), None))  # noqa: S301 - from our own worker
             if found.trouble:
                 raise cluster_task.unfit(found)
             _log.info("an executor can run batches", host=found.host, python=found.python)
@@ -196,7 +196,7 @@ class ClusterExecutor:
 
 
 @contextlib.contextmanager
-def _lined(flight: ClusterFlight, exchange: Exchange | None) -> Iterator[BatchLine]:
+def _lined(flight: ClusterBatch, exchange: Exchange | None) -> Iterator[BatchLine]:
     """Gives the flight a line to its batch while it runs."""
     line = BatchLine(None) if exchange is None else exchange.line()
     flight.use(line)

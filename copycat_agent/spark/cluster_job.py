@@ -158,7 +158,7 @@ _PYTHONS = "name a Python of the agent's version with spark.pyspark.python, or s
 _log = logs.get("spark")
 
 
-class ClusterFlight:
+class ClusterBatch:
     """A batch in flight: what its job and `settle` share. Thread-safe. `is_sent`: an executor may have it."""
 
     def __init__(self, batch: Batch, number: int) -> None:
@@ -188,7 +188,7 @@ class ClusterFlight:
             self.line.settle()
 
 
-class Pulse:
+class ClusterActivity:
     """When any batch of an executor last began or ended: while batches do, the others have to wait for a core."""
 
     def __init__(self) -> None:
@@ -215,9 +215,9 @@ class ClusterJob:
     def __init__(
         self,
         session: Session,
-        flight: ClusterFlight,
+        flight: ClusterBatch,
         closed: threading.Event,
-        pulse: Pulse,
+        pulse: ClusterActivity,
         place_seconds: float,
         seconds: float,
     ) -> None:

@@ -52,7 +52,7 @@ _HINT = (
 )
 
 
-class Errand(NamedTuple):
+class BatchMessage(NamedTuple):
     """A batch as it is sent. `run` names the function that runs it, `version` is the agent's; `line` is host, port and token, or None."""
 
     batch: Batch
@@ -65,17 +65,17 @@ RUN = "copycat_agent.executor:run_batch"
 """Name of the function that runs a batch: the executor imports it once its Python has been checked."""
 
 
-class Post(NamedTuple):
-    """The input of a resident task. `run` and `version` as of `Errand`; `level` of its log; `door`: where the driver accepts it."""
+class ResidentTask(NamedTuple):
+    """The input of a resident task. `run` and `version` as of `BatchMessage`; `level` of its log; `listener`: what it connects to."""
 
     runner: int
     run: str
     version: str
     level: int
-    door: tuple[str, int, bytes, bytes]
+    listener: tuple[str, int, bytes, bytes]
 
 
-class Seat(NamedTuple):
+class ExecutorPython(NamedTuple):
     """An executor's Python, as it describes itself. `trouble` is why it cannot run batches, "" when it can."""
 
     host: str
@@ -85,20 +85,20 @@ class Seat(NamedTuple):
 
 
 def look(version: str, partition: Iterable[object]) -> Iterator[bytes]:
-    """Function over any partition: returns one pickled `Seat`."""
+    """Function over any partition: returns one pickled `ExecutorPython`."""
     list(partition)
-    return iter([pickle.dumps(seat(version))])
+    return iter([pickle.dumps(describe_python(version))])
 
 
-def seat(version: str, more: tuple[str, ...] = ()) -> Seat:
-    """Returns this process's `Seat`. `more` are modules that its batches need beside `NEEDED`."""
+def describe_python(version: str, more: tuple[str, ...] = ()) -> ExecutorPython:
+    """Returns this process's `ExecutorPython`. `more` are modules that its batches need beside `NEEDED`."""
     zstd = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
     missing = [name for name in (*NEEDED, *more, zstd) if not _is_there(name)]
     host, own = socket.gethostname(), copycat_agent.__version__
     trouble = f"its Python lacks {', '.join(missing)}" if missing else ""
     if own != version:
         trouble = f"it has copycat-agent {own} of its own, before the agent's {version} on its path"
-    return Seat(host, platform.python_version(), own, trouble)
+    return ExecutorPython(host, platform.python_version(), own, trouble)
 
 
 def _is_there(name: str) -> bool:
@@ -108,24 +108,24 @@ def _is_there(name: str) -> bool:
         return False
 
 
-def unfit(found: Seat) -> FatalError:
+def unfit(found: ExecutorPython) -> FatalError:
     """Returns the error for an executor that cannot run batches."""
     return FatalError(f"executor on {found.host} (Python {found.python}) cannot run batches: {found.trouble}", _HINT)
 
 
-def stay(partition: Iterable[Post]) -> Iterator[bytes]:
+def stay(partition: Iterable[ResidentTask]) -> Iterator[bytes]:
     """Function over the partition of a resident task, which holds its post: serves the driver's batches until it disconnects.
 
-    Yields nothing, or a pickled `Seat` that says why it cannot.
+    Yields nothing, or a pickled `ExecutorPython` that says why it cannot.
     """
     (post,) = partition
     _die_with_parent()
-    found = seat(post.version)
+    found = describe_python(post.version)
     if found.trouble:
         return iter([pickle.dumps(found)])
     from copycat_agent import runner  # noqa: PLC0415 - see above
 
-    host, port, key, certificate = post.door
+    host, port, key, certificate = post.listener
     try:
         channel = tls_channel.connect(host, port, certificate)
         answer_challenge(cast("Connection", channel), key)
@@ -141,20 +141,20 @@ def stay(partition: Iterable[Post]) -> Iterator[bytes]:
     return iter(())
 
 
-def carry(partition: Iterable[Errand]) -> Iterator[bytes]:
-    """Function over the partition of a task, which holds an errand: runs it and yields its pickled results."""
-    (errand,) = partition
+def carry(partition: Iterable[BatchMessage]) -> Iterator[bytes]:
+    """Function over the partition of a task, which holds a message: runs it and yields its pickled results."""
+    (message,) = partition
     _die_with_parent()
-    if refusal := refused(errand):
+    if refusal := refused(message):
         return iter([refusal])
-    with told(errand.line) as stopping:
-        return iter([run_errand(errand, stopping, pkgutil.resolve_name(errand.run))])
+    with told(message.line) as stopping:
+        return iter([run_message(message, stopping, pkgutil.resolve_name(message.run))])
 
 
-def refused(errand: Errand, more: tuple[str, ...] = ()) -> bytes | None:
-    """Returns pickled results that say why this process cannot run the batch, None when it can; `more` as for `seat`."""
-    found = seat(errand.version, more)
-    return pickle.dumps(_all(errand.batch, unfit(found))) if found.trouble else None
+def refused(message: BatchMessage, more: tuple[str, ...] = ()) -> bytes | None:
+    """Returns pickled results that say why this process cannot run the batch, None when it can; `more` as for `describe_python`."""
+    found = describe_python(message.version, more)
+    return pickle.dumps(_all(message.batch, unfit(found))) if found.trouble else None
 
 
 def _all(batch: Batch, error: CopycatError) -> Results:
@@ -170,11 +170,11 @@ def _is_second_try() -> bool:
     return context is not None and context.attemptNumber() > 0
 
 
-def run_errand(errand: Errand, stopping: Callable[[], bool], run: Callable[..., Results]) -> bytes:
+def run_message(message: BatchMessage, stopping: Callable[[], bool], run: Callable[..., Results]) -> bytes:
     """Runs the batch with `run`, which is `run_batch` or a replacement. Returns the results of `checked`, packed."""
     from copycat_agent import runner  # noqa: PLC0415 - see above
 
-    batch = errand.batch
+    batch = message.batch
     return runner.packed(batch, checked(run, batch, runner.shared_producers(), stopping, again=_is_second_try()))
 
 

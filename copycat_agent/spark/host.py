@@ -47,7 +47,7 @@ _FIRST_PAUSE_SECONDS = 0.5
 _log = logs.get("spark")
 
 
-class End(NamedTuple):
+class JvmEnd(NamedTuple):
     """The end of a JVM: reason, time (`time.monotonic()`), and how long Spark was up in it; None if it never was."""
 
     problem: str
@@ -55,7 +55,7 @@ class End(NamedTuple):
     up_seconds: float | None
 
 
-def gave_up(ends: Sequence[End]) -> str:
+def gave_up(ends: Sequence[JvmEnd]) -> str:
     """Returns a message about the last JVMs before the host gave up."""
     count, problem = len(ends), ends[-1].problem
     young = sum(end.up_seconds is not None for end in ends)
@@ -172,7 +172,7 @@ class SparkHost:
 
     def _keep(self) -> None:
         """Thread: runs one session after the other until closed, or until it gives up."""
-        ends: list[End] = []  # failures in a row
+        ends: list[JvmEnd] = []  # failures in a row
         while not self._closing.is_set():
             try:
                 problem, up_seconds = self._live()
@@ -187,7 +187,7 @@ class SparkHost:
             if up_seconds is not None and up_seconds > self._young_seconds:
                 ends.clear()
             else:
-                ends.append(End(problem, time.monotonic(), up_seconds))
+                ends.append(JvmEnd(problem, time.monotonic(), up_seconds))
             if len(ends) >= MOST_FAILURES:
                 self._give_up(gave_up(ends))
                 return

@@ -16,13 +16,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
-from copycat_agent.executor import Examiner, run_batch
+from copycat_agent.executor import DefinitionChecker, run_batch
+from copycat_agent.fair_executor import FairExecutor, participant_of, went_well
 from copycat_agent.runner import bounded, credentials, failed, unpacked, unread
 from copycat_agent.spark.batch_needs import makes_frames, needs_job, step_of, told_by_source
+from copycat_agent.spark.runner_pool import LocalRunnerPool
 from copycat_agent.spark.runners import RunnerExecutor
-from copycat_agent.spark.staff import LocalStaff
 from copycat_agent.transforms.sql import SqlStep
-from copycat_agent.turns import Turns, party_of, went_well
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,7 @@ _GUARD_SECONDS = 0.2
 _UNFIT = ("AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "SyntaxError", "TypeError")
 
 
-class _Flight(NamedTuple):
+class _JobBatch(NamedTuple):
     """A batch that waits or runs, and the file that tells it to settle."""
 
     batch: Batch
@@ -75,10 +75,10 @@ class JobExecutor:
         self._answer_seconds = answer_seconds
         self._numbers = itertools.count(1)
         self._threads = ThreadPoolExecutor(host.runners + 1, "job")  # threads are kept, because each has a connection to the JVM
-        self._turns = Turns(host.runners + 1, self._threads.submit)
+        self._executor = FairExecutor(host.runners + 1, self._threads.submit)
         self._examiner = ThreadPoolExecutor(1, "examine")
         self._lock = threading.Lock()  # guards what follows
-        self._flights: dict[TaskId, _Flight] = {}
+        self._flights: dict[TaskId, _JobBatch] = {}
         self._closed = threading.Event()
         self._unfit_since: float | None = None
         self._sql: SqlContexts | None = None
@@ -89,11 +89,11 @@ class JobExecutor:
         with self._lock:
             if not self._closed.is_set():
                 try:
-                    future = self._turns.take("", party_of(batch), functools.partial(self._carry, batch, stop_file), went_well)
+                    future = self._executor.take("", participant_of(batch), functools.partial(self._carry, batch, stop_file), went_well)
                 except RetriableError as refused:
                     error = refused
                 else:
-                    self._flights[batch.task] = _Flight(batch, stop_file, future)
+                    self._flights[batch.task] = _JobBatch(batch, stop_file, future)
                     return future
         failure: Future[Results] = Future()
         failure.set_result(failed(batch, error, begun=False))
@@ -141,9 +141,9 @@ class JobExecutor:
         self._threads.shutdown()
         self._examiner.shutdown()
 
-    def _withdraw(self, flight: _Flight, results: Results) -> bool:
+    def _withdraw(self, flight: _JobBatch, results: Results) -> bool:
         """Ends a batch that still waits with `results`. Returns whether it did. Called with the lock."""
-        if not self._turns.withdraw("", party_of(flight.batch), flight.future):
+        if not self._executor.withdraw("", participant_of(flight.batch), flight.future):
             return False
         del self._flights[flight.batch.task]
         flight.future.set_result(results)
@@ -212,11 +212,13 @@ class JobExecutor:
 
         sql, meeting = self._sql_on(context), str(self._host.socket_dir)
 
-        def job(part: Batch, prepared: sql_jobs.Prepared, condemned: str, why: str, careful: bool) -> bytes:  # noqa: FBT001 - see `carry`
+        def job(part: Batch, prepared: sql_jobs.PreparedQuery, condemned: str, why: str, careful: bool) -> bytes:  # noqa: FBT001 - see `carry`
             frame = sql_jobs.frame_for(context, part)
             sent.set()
-            errand = sql_task.SqlErrand(sql_task.here, (stop_file, part, credentials(part, os.environ)), condemned, why, frame is not None)
-            return sql.run(prepared, errand, sql_jobs.meeting_place(meeting), careful=careful, frame=frame)
+            message = sql_task.SqlBatchMessage(
+                sql_task.here, (stop_file, part, credentials(part, os.environ)), condemned, why, frame is not None
+            )
+            return sql.run(prepared, message, sql_jobs.meeting_place(meeting), careful=careful, frame=frame)
 
         return sql_jobs.carry(sql, batch, step, job)
 
@@ -302,7 +304,7 @@ class ChoosingExecutor:
         self._runners.join(task, splits)
 
     def examine(self, definition: bytes) -> Future[FatalError | None]:
-        if isinstance(self._jobs, Examiner):
+        if isinstance(self._jobs, DefinitionChecker):
             return self._jobs.examine(definition)
         future: Future[FatalError | None] = Future()
         future.set_result(None)
@@ -322,4 +324,4 @@ def on_this_host(host: SparkHost, hung: Hung = lambda _: ()) -> ChoosingExecutor
 
     `hung` is that of `RunnerExecutor`; a job that hangs is cancelled when its time is over.
     """
-    return ChoosingExecutor(RunnerExecutor(LocalStaff(host), hung=hung), JobExecutor(host))
+    return ChoosingExecutor(RunnerExecutor(LocalRunnerPool(host), hung=hung), JobExecutor(host))

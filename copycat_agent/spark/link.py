@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.delivery.batch_outcomes import Reached
+from copycat_agent.fair_executor import participant_of
 from copycat_agent.runner import failed, key_path
-from copycat_agent.turns import party_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from copycat_agent.errors import CopycatError
     from copycat_agent.model import Batch, TaskId
-    from copycat_agent.runner import Answer, Beat, Hello, Report, Results, Said
+    from copycat_agent.runner import Answer, Hello, LogMessage, Report, Results, RunnerHeartbeat
 
 _UCRED = struct.Struct("3i")
 _AGAIN_SECONDS = 1.0
@@ -39,7 +39,7 @@ _FORGET_SECONDS = 600.0  # the assignment of a task that sent nothing for this l
 _log = logs.get("spark")
 
 
-class Pending:
+class PendingBatch:
     """A batch without an answer. `deadline` (`time.monotonic()`) limits its time in the queue, and once it is sent, that of its answer."""
 
     __slots__ = ("_reached", "batch", "data", "deadline", "future", "is_hung", "late", "makes_room", "number", "party", "report", "sent_at")
@@ -51,7 +51,7 @@ class Pending:
         take a place of its runner.
         """
         self.batch = batch
-        self.party = party_of(batch)
+        self.party = participant_of(batch)
         self.number = number
         self.deadline = deadline
         self.data = b""
@@ -83,7 +83,7 @@ class Link:
         """`pid` is its process on its host, 0 while unknown."""
         self.pid = pid
         self.index = -1
-        self.pending: dict[int, Pending] = {}
+        self.pending: dict[int, PendingBatch] = {}
         self.reason = ""
         self.stopped_looks = 0
         self.retires = False
@@ -106,7 +106,7 @@ class Link:
         """The number of places taken; a batch whose mount hangs takes none."""
         return len(self.pending) - self.hung
 
-    def receive(self, key: bytes) -> Iterator[Hello | Answer | Beat | Report | Said]:
+    def receive(self, key: bytes) -> Iterator[Hello | Answer | RunnerHeartbeat | Report | LogMessage]:
         """Yields what the runner sends until it has gone, first its Hello, after both have proved the key. For one thread."""
         try:
             self._meet()
@@ -232,7 +232,7 @@ class Assignments:
         return chosen
 
 
-class Door:
+class RunnerListener:
     """The private socket that runners connect to, with a key in a file that only this user can read."""
 
     def __init__(self, address: str) -> None:
@@ -250,7 +250,7 @@ class Door:
         self._socket.listen(64)
 
     def accept(self) -> LocalLink | None:
-        """Waits for a runner and returns it, before it has proved the key; None once the door is closed."""
+        """Waits for a runner and returns it, before it has proved the key; None once the listener is closed."""
         peer: socket.socket | None = None
         while True:
             try:
@@ -275,7 +275,7 @@ class Door:
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes `accept`, which close() does not
         self._socket.close()
         for path in (Path(self.address), key_path(self.address)):
-            with contextlib.suppress(OSError):  # the next `Door` removes what is left
+            with contextlib.suppress(OSError):  # the next `RunnerListener` removes what is left
                 path.unlink()
 
 

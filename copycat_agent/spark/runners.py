@@ -2,7 +2,7 @@
 
 A Spark job for every micro-batch takes 75 to 150 ms of CPU, half a core for a slow log, so the tasks stay.
 
-A `staff` starts runners and accepts their connections. One thread here accepts links, one per link receives answers, and one watches
+A `pool` starts runners and accepts their connections. One thread here accepts links, one per link receives answers, and one watches
 deadlines. `submit` sends on the caller's thread, so a round trip takes one wake-up at each end (0.1 ms).
 """
 
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from copycat_agent import logs
 from copycat_agent.batch.following import STAY_SECONDS
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
-from copycat_agent.runner import PICKLE, THREADS, Answer, Beat, Hello, Report, Said, Settle, TakeOn, unpacked, unread
-from copycat_agent.spark.link import Assignments, Link, Pending, late, leave_hung
-from copycat_agent.turns import FairQueue, went_well
+from copycat_agent.fair_executor import FairQueue, went_well
+from copycat_agent.runner import PICKLE, THREADS, AddSplits, Answer, Hello, LogMessage, Report, RunnerHeartbeat, Settle, unpacked, unread
+from copycat_agent.spark.link import Assignments, Link, PendingBatch, late, leave_hung
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from copycat_agent.executor import Hung
     from copycat_agent.model import Batch, Split, TaskId
     from copycat_agent.runner import Results
-    from copycat_agent.spark.staff import Staff
+    from copycat_agent.spark.runner_pool import RunnerPool
 
 ANSWER_SECONDS = 60.0
 """Time for the answer after a batch's `settled_seconds`. Later its runner counts as hung, and is killed."""
@@ -48,12 +48,12 @@ _log = logs.get("spark")
 
 
 class RunnerExecutor:
-    """An `executor.Executor`, and the `staff.Roster` of its staff. The caller owns the staff's host, and closes it afterwards."""
+    """An `executor.Executor`, and the `runner_pool.RunnerEvents` of its pool. The caller owns the pool's host, and closes it afterwards."""
 
     def __init__(
-        self, staff: Staff, answer_seconds: float = ANSWER_SECONDS, look_seconds: float = LOOK_SECONDS, hung: Hung = lambda _: ()
+        self, pool: RunnerPool, answer_seconds: float = ANSWER_SECONDS, look_seconds: float = LOOK_SECONDS, hung: Hung = lambda _: ()
     ) -> None:
-        """Starts the staff's runners in the background.
+        """Starts the pool's runners in the background.
 
         `hung` returns the connectors whose mount hangs. Their batches take no place, and their runner is not killed. Such a connector sends
         no further batch until its mount answers, so a mount takes about `THREADS` threads of each runner at most.
@@ -61,19 +61,19 @@ class RunnerExecutor:
         self._look_seconds = look_seconds
         self._hung = hung
         self._answer_seconds = answer_seconds
-        self._staff = staff
+        self._pool = pool
         self._numbers = itertools.count(1)
         self._changed = threading.Condition()  # guards what follows
         self._links: dict[int, Link] = {}
         self._joined_at: dict[int, float] = {}  # by runner, until its Spark job has ended
         self._assignments = Assignments()
-        self._queue: FairQueue[Pending] = FairQueue()
+        self._queue: FairQueue[PendingBatch] = FairQueue()
         self._next_look = float("inf")
-        self.reason = staff.reason
+        self.reason = pool.reason
         """Why there may be no runner."""
         self._closed = threading.Event()
-        staff.start(self)
-        for target, name in ((self._accept, "runner-door"), (self._watch, "runner-watch")):
+        pool.start(self)
+        for target, name in ((self._accept, "runner-listener"), (self._watch, "runner-watch")):
             threading.Thread(target=target, name=name, daemon=True).start()
 
     def submit(self, batch: Batch) -> Future[Results]:
@@ -83,10 +83,10 @@ class RunnerExecutor:
     def follow(self, batch: Batch, report: Callable[[Results], None] | None) -> Future[Results]:
         """As `Executor.follow`. Asks a batch that stays to end when others wait."""
         number = next(self._numbers)
-        pending = Pending(batch, number, time.monotonic() + PLACE_SECONDS)
+        pending = PendingBatch(batch, number, time.monotonic() + PLACE_SECONDS)
         pending.report = report
         try:
-            pending.data = pickle.dumps(self._staff.work(number, batch), PICKLE)
+            pending.data = pickle.dumps(self._pool.work(number, batch), PICKLE)
         except CopycatError as error:
             pending.fail(error)
             return pending.future
@@ -110,7 +110,7 @@ class RunnerExecutor:
             for _, one in found:
                 one.batch = replace(one.batch, splits=one.batch.splits + splits)
         for link, one in found:
-            link.send(pickle.dumps(TakeOn(one.number, splits), PICKLE))
+            link.send(pickle.dumps(AddSplits(one.number, splits), PICKLE))
 
     def settle(self, task: TaskId) -> None:
         """As `Executor.settle`. A batch that still waits for a runner is returned unread."""
@@ -129,13 +129,13 @@ class RunnerExecutor:
             links, waiting = list(self._links.values()), list(self._queue)
             self._take_out(waiting)
             self._changed.notify_all()
-        self._staff.close()
+        self._pool.close()
         for pending in waiting:
             pending.fail(RetriableError(_STOPPING))
         for link in links:
             link.reason = _STOPPING
             link.hang_up()
-        self._staff.wait(_CLOSE_SECONDS)
+        self._pool.wait(_CLOSE_SECONDS)
 
     def pids(self) -> dict[int, int]:
         """Returns the process of each connected runner, by its number; for status pages."""
@@ -166,14 +166,14 @@ class RunnerExecutor:
                 _tell_to_settle([(link, pending.batch.task)])
         _tell_to_settle(asked)
 
-    def _asked_to_end(self, is_meant: Callable[[Pending], bool]) -> list[tuple[Link, TaskId]]:
+    def _asked_to_end(self, is_meant: Callable[[PendingBatch], bool]) -> list[tuple[Link, TaskId]]:
         """Marks the batches under way for which `is_meant` is true as asked to end. Returns them."""
         found = [(link, one) for link in self._links.values() for one in link.pending.values() if is_meant(one)]
         for _, one in found:
             one.makes_room = True
         return [(link, one.batch.task) for link, one in found]
 
-    def _take_out(self, waiting: Iterable[Pending]) -> None:
+    def _take_out(self, waiting: Iterable[PendingBatch]) -> None:
         for pending in waiting:
             self._queue.remove(pending.party, pending)
 
@@ -181,7 +181,7 @@ class RunnerExecutor:
 
     def _accept(self) -> None:
         """Thread: accepts links, and starts a thread for each."""
-        while link := self._staff.accept():
+        while link := self._pool.accept():
             try:
                 threading.Thread(target=self._receive, args=(link,), name="runner-link", daemon=True).start()
             except RuntimeError as error:  # no more threads; the runner is started again, and may find one then
@@ -191,14 +191,14 @@ class RunnerExecutor:
     def _receive(self, link: Link) -> None:
         """Thread: receives what a runner sends until it has gone."""
         try:
-            for message in link.receive(self._staff.key):
+            for message in link.receive(self._pool.key):
                 if isinstance(message, Answer):
                     self._answered(link, message)
                 elif isinstance(message, Report):
                     self._reported(link, message)
-                elif isinstance(message, Beat):
+                elif isinstance(message, RunnerHeartbeat):
                     continue  # the link has noted that it came
-                elif isinstance(message, Said):
+                elif isinstance(message, LogMessage):
                     logger = logging.getLogger(message.record.name)
                     if logger.isEnabledFor(message.record.levelno):  # the level may have changed since the runner was started
                         logger.handle(message.record)
@@ -257,7 +257,7 @@ class RunnerExecutor:
             one.fail(RetriableError(f"{link.name} is gone: {reason}"))
         self._hand_out()
 
-    # Called by the staff
+    # Called by the pool
 
     def ended(self, index: int, problem: str) -> float:
         """A runner's Spark job is over; `problem` is why, "" where it hung up by itself. Returns the seconds since it connected, or 0.0."""
@@ -310,7 +310,7 @@ class RunnerExecutor:
             for link, why in ending:
                 _log.warning("runner does not answer and is killed", runner=link.index, pid=link.pid, why=why)
                 link.kill(f"killed, {why}")
-                self._staff.dismiss(link.index)
+                self._pool.dismiss(link.index)
             for pending in unread_ones:
                 pending.future.set_result(unread(pending.batch))
             self._hand_out()
@@ -318,7 +318,7 @@ class RunnerExecutor:
     def _until_look(self) -> float | None:
         return None if self._next_look == float("inf") else max(0.0, self._next_look - time.monotonic())
 
-    def _leave_hung(self, now: float) -> list[Pending]:
+    def _leave_hung(self, now: float) -> list[PendingBatch]:
         """Frees the places of batches whose mount hangs. Removes from the queue, and returns, those that were not sent."""
         sent = (one for link in self._links.values() for one in link.pending.values())
         slow = {one.batch.task.connector for one in sent if now - one.sent_at > self._look_seconds}
@@ -328,7 +328,7 @@ class RunnerExecutor:
         self._take_out(waiting)
         return waiting
 
-    def _overdue(self, now: float) -> tuple[list[Pending], list[tuple[Link, str]]]:
+    def _overdue(self, now: float) -> tuple[list[PendingBatch], list[tuple[Link, str]]]:
         """Returns batches that found no runner, and runners to kill with the reason. Sets the time of the next look."""
         unplaced = [one for one in self._queue if one.deadline <= now]
         self._take_out(unplaced)

@@ -27,7 +27,7 @@ from copycat_agent.spark.batch_needs import makes_frames
 from copycat_agent.spark.frame_jobs import SESSIONS, frame_of, numbered
 from copycat_agent.spark.session import words_of
 from copycat_agent.spark.sql_plan import Query, RefusedQueryError, prepare
-from copycat_agent.spark.sql_task import SqlErrand, back, feed, front, front_of_rows
+from copycat_agent.spark.sql_task import SqlBatchMessage, back, feed, front, front_of_rows
 from copycat_agent.spark.sql_words import QueryFailedError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _log = logs.get("spark")
 
 
 @dataclass
-class Prepared:
+class PreparedQuery:
     """A query in one session, and what is known of its failures.
 
     It is run in careful mode until `careful_until` (`time.monotonic()`), because of `condition`. `among` says, by task, among how many of
@@ -68,7 +68,7 @@ class Prepared:
     among: dict[TaskId, int] = field(default_factory=dict)
 
 
-Job = Callable[["Batch", Prepared, str, str, bool], bytes]
+Job = Callable[["Batch", PreparedQuery, str, str, bool], bytes]
 """`job(batch, prepared, condemned, why, careful)` runs a batch once. Raises QueryFailedError, and what `SqlContext.run` raises."""
 
 
@@ -88,9 +88,9 @@ class SqlContext:
             self._careful.conf.set(name, self._plain.conf.get(name) or "")
         self._careful.conf.set("spark.sql.subexpressionElimination.enabled", "false")  # it would evaluate expressions outside `TryEval`
         self._lock = threading.Lock()
-        self._prepared: dict[tuple[Any, ...], Prepared | RefusedQueryError] = {}
+        self._prepared: dict[tuple[Any, ...], PreparedQuery | RefusedQueryError] = {}
 
-    def prepared(self, step: SqlStep) -> Prepared:
+    def prepared(self, step: SqlStep) -> PreparedQuery:
         """Returns the prepared query of a step, which is analysed once. Raises RefusedQueryError."""
         key = (step.options.sql.query, step.columns)
         with self._lock:
@@ -99,7 +99,7 @@ class SqlContext:
                 assert step.columns is not None
                 schema = Table(step.columns).schema
                 try:
-                    found = Prepared(prepare(self._plain, step.options.sql.query, step.columns), schema, from_arrow_schema(schema))
+                    found = PreparedQuery(prepare(self._plain, step.options.sql.query, step.columns), schema, from_arrow_schema(schema))
                 except RefusedQueryError as error:
                     found = RefusedQueryError(f"{step.name}: {error.message}", error.hint)
                 self._prepared[key] = found
@@ -107,12 +107,14 @@ class SqlContext:
             raise found
         return found
 
-    def run(self, prepared: Prepared, errand: SqlErrand, meeting: str, *, careful: bool, frame: DataFrame | None = None) -> bytes:
+    def run(
+        self, prepared: PreparedQuery, message: SqlBatchMessage, meeting: str, *, careful: bool, frame: DataFrame | None = None
+    ) -> bytes:
         """Runs one job; `frame` has the records if Spark reads them. Returns packed results.
 
         Raises QueryFailedError, and what py4j raises if the job fails otherwise.
         """
-        data, result = pickle.dumps(errand, pickle.HIGHEST_PROTOCOL), StructType([StructField("results", BinaryType())])
+        data, result = pickle.dumps(message, pickle.HIGHEST_PROTOCOL), StructType([StructField("results", BinaryType())])
         if frame is None:
             source, to_query = self._one_row(data, careful=careful), functools.partial(front, meeting)
         else:
@@ -121,7 +123,7 @@ class SqlContext:
         job = answered.mapInArrow(functools.partial(back, meeting, prepared.table), result)
         return bytes(_evaluated(job._jdf.collectAsList).get(0).get(0))
 
-    def evaluate(self, prepared: Prepared, batches: list[pa.RecordBatch], *, careful: bool) -> list[pa.RecordBatch]:
+    def evaluate(self, prepared: PreparedQuery, batches: list[pa.RecordBatch], *, careful: bool) -> list[pa.RecordBatch]:
         """Returns the query's result over these rows, without a batch, for commands that try a query. Raises as `run` does."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, prepared.table) as writer:
@@ -131,7 +133,7 @@ class SqlContext:
         found: pa.Table = _evaluated(frame.toArrow)
         return list(found.to_batches())
 
-    def _over(self, prepared: Prepared, source: DataFrame, front: Callable[..., Any], *, careful: bool) -> DataFrame:
+    def _over(self, prepared: PreparedQuery, source: DataFrame, front: Callable[..., Any], *, careful: bool) -> DataFrame:
         session = self._careful if careful else self._plain
         table = source.mapInArrow(front, prepared.result)
         plan = prepared.query.over(table._jdf.queryExecution().analyzed(), careful=careful)
@@ -187,7 +189,7 @@ def carry(sql: SqlContext, batch: Batch, step: SqlStep, job: Job) -> bytes:
     return _search(batch, prepared, condition, job)
 
 
-def _search(batch: Batch, prepared: Prepared, condition: str, job: Job) -> bytes:
+def _search(batch: Batch, prepared: PreparedQuery, condition: str, job: Job) -> bytes:
     """Runs the beginning of the batch, up to where the query does not fail, or only the one record for which it fails.
 
     `prepared.among` says among how many of the next records that one is. The search halves this number, over several batches.

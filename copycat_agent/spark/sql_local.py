@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from copycat_agent.batch.sql_answers import UNNAMED, Results, failure
+from copycat_agent.batch.sql_answers import UNNAMED, QueryResults, failure
 from copycat_agent.batch.sql_run import SqlRun
 from copycat_agent.batch.sql_table import FAILED, RECORD, Table
 from copycat_agent.errors import DataError, FatalError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from copycat_agent.model import Batch, SplitResult
     from copycat_agent.options import Definition
     from copycat_agent.producer import Producers
-    from copycat_agent.spark.sql_jobs import Prepared, SqlContext
+    from copycat_agent.spark.sql_jobs import PreparedQuery, SqlContext
     from copycat_agent.transforms.sql import SqlStep
 
 START_SECONDS = 120.0
@@ -101,7 +101,7 @@ class LocalSql:
 class SqlQuery:
     """A query that can be tried."""
 
-    def __init__(self, session: SqlContext, prepared: Prepared, step: SqlStep) -> None:
+    def __init__(self, session: SqlContext, prepared: PreparedQuery, step: SqlStep) -> None:
         self._session = session
         self._prepared = prepared
         self.step = step
@@ -116,7 +116,7 @@ class SqlQuery:
         asked = self.batch()
         batch, bad = Table(self.step.columns or ()).batch(records, range(len(records)))
         asked.put(batch)
-        results = Results(asked.results())
+        results = QueryResults(asked.results())
         failures = {one: DataError(failure(where, asked.why)) for one in range(len(records)) if (where := results.failed(one))}
         return [bad.get(one) or failures.get(one) or results.rows(one) for one in range(len(records))]
 
@@ -130,7 +130,7 @@ class LocalBatch:
 
     condemned = ""
 
-    def __init__(self, session: SqlContext, prepared: Prepared) -> None:
+    def __init__(self, session: SqlContext, prepared: PreparedQuery) -> None:
         self.why = ""
         self._session = session
         self._prepared = prepared

@@ -1,4 +1,4 @@
-"""Builds and inspects parts of Spark's plans through JVM objects, and changes a query so that it fails for no record (`Careful`)."""
+"""Builds and inspects parts of Spark's plans through JVM objects, and rewrites a query so that no record fails it (`SafeQueryRewriter`)."""
 
 # ruff: noqa: SLF001 - pyspark keeps the JVM objects private
 
@@ -111,7 +111,7 @@ _UNFOLDING = ("Explode", "PosExplode", "Inline")
 """Functions that make a row of each element."""
 
 
-class Careful:
+class SafeQueryRewriter:
     """Rewrites a query so that it fails for no record.
 
     Each expression is evaluated by `TryEval` within a struct, which is null only if the expression raises. An extra column has the name of

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from copycat_agent.batch.sql_table import FAILED, RECORD
 from copycat_agent.errors import FatalError
 from copycat_agent.spark import sql_words as words
-from copycat_agent.spark.sql_nodes import Careful, Catalyst, each, kind_of
+from copycat_agent.spark.sql_nodes import Catalyst, SafeQueryRewriter, each, kind_of
 from copycat_agent.sql_types import quoted
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Query:
         attributes = [*each(self.leaf), self.record]
         plan = jvm.project([jvm.alias(one, as_.name(), as_) for one, as_ in zip(each(table.output()), attributes, strict=True)], table)
         if careful:
-            return Careful(jvm, self.record).chain(self.nodes, plan)
+            return SafeQueryRewriter(jvm, self.record).chain(self.nodes, plan)
         for node in reversed(self.nodes):
             if kind_of(node) == "Project":
                 plan = jvm.project([*each(node.projectList()), self.record], plan)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from copycat_agent.model import Batch
 
 Run = Callable[[Any, "MakeRun"], bytes]
-"""Runs the item of an errand: `here` or `there`, pickled by reference. Returns packed results."""
+"""Runs the item of a message: `here` or `there`, pickled by reference. Returns packed results."""
 
 MEET_SECONDS = 60.0
 """How long the two functions wait for each other: a worker may have to be started first."""
@@ -51,7 +51,7 @@ _ANSWERS_WAITING = 16
 """Most batches of a query's result in memory. Spark waits beyond that, but `put` does not."""
 
 
-class SqlErrand(NamedTuple):
+class SqlBatchMessage(NamedTuple):
     """The message to `back`, which calls `run(item)`. `condemned` and `why` are those of `batch.sql_answers.QueryChannel`.
 
     `has_rows`: the rows of a frame follow.
@@ -65,16 +65,16 @@ class SqlErrand(NamedTuple):
 
 
 def front(meeting: str, partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Sends a pickled errand, the only row of its partition, to `back`, and yields the rows that `back` sends.
+    """Sends a pickled message, the only row of its partition, to `back`, and yields the rows that `back` sends.
 
     `meeting` is the path of the socket, or a word from which both derive the same private directory.
     """
     yield from _served(meeting, _only(partition).column(0)[0].as_py(), None)
 
 
-def front_of_rows(meeting: str, errand: bytes, names: Sequence[str], partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """As `front`, over the rows of a frame, which are sent to `back` after the pickled errand. `names` are the columns' names (`named`)."""
-    yield from _served(meeting, errand, named(names, partition))
+def front_of_rows(meeting: str, message: bytes, names: Sequence[str], partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """As `front`, over the rows of a frame, which follow the pickled message to `back`. `names` are the columns' names (`named`)."""
+    yield from _served(meeting, message, named(names, partition))
 
 
 def named(names: Sequence[str], rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -83,16 +83,16 @@ def named(names: Sequence[str], rows: Iterable[pa.RecordBatch]) -> Iterator[pa.R
         yield batch.rename_columns(list(names))
 
 
-def _served(meeting: str, errand: bytes, rows: Iterable[pa.RecordBatch] | None) -> Iterator[pa.RecordBatch]:
+def _served(meeting: str, message: bytes, rows: Iterable[pa.RecordBatch] | None) -> Iterator[pa.RecordBatch]:
     with _listening(_path(meeting)) as listener:
         listener.settimeout(MEET_SECONDS)
         connection, _ = listener.accept()
         with connection:
             connection.settimeout(None)
-            connection.sendall(len(errand).to_bytes(_SIZE_BYTES, "big") + errand)
+            connection.sendall(len(message).to_bytes(_SIZE_BYTES, "big") + message)
             if rows is not None:
                 threading.Thread(target=_send_rows, args=(connection, rows), name="frame-rows", daemon=True).start()
-            with pa.ipc.open_stream(io.BufferedReader(_Arriving(connection), _READ_BYTES)) as stream:
+            with pa.ipc.open_stream(io.BufferedReader(_PrefetchingStream(connection), _READ_BYTES)) as stream:
                 yield from stream
 
 
@@ -100,10 +100,10 @@ def back(meeting: str, schema: pa.Schema, partition: Iterable[pa.RecordBatch]) -
     """Runs the batch with the query's result as its input. Yields one row with packed results. `schema` is that of the query's table."""
     with _connected(_path(meeting)) as connection, connection.makefile("rb") as stream:
         size = int.from_bytes(stream.read(_SIZE_BYTES), "big")
-        errand: SqlErrand = pickle.loads(stream.read(size))  # noqa: S301 - from our own driver
-        query = SocketQuery(connection, schema, partition, errand.condemned, errand.why)
-        rows = FrameRows(_received(stream)) if errand.has_rows else None
-        results = errand.run(errand.item, functools.partial(SqlRun, query=query, rows=rows))
+        message: SqlBatchMessage = pickle.loads(stream.read(size))  # noqa: S301 - from our own driver
+        query = SocketQuery(connection, schema, partition, message.condemned, message.why)
+        rows = FrameRows(_received(stream)) if message.has_rows else None
+        results = message.run(message.item, functools.partial(SqlRun, query=query, rows=rows))
         for _ in query.results():  # a batch that used no query must still consume its input
             pass
     yield pa.RecordBatch.from_arrays([pa.array([results], pa.binary())], names=["results"])
@@ -142,13 +142,13 @@ def here(item: tuple[str, Batch, dict[str, str]], make_run: MakeRun) -> bytes:
     return packed(batch, run_safely(batch, shared_producers(), functools.partial(os.path.exists, stop_file), run))
 
 
-def there(item: cluster_task.Errand, make_run: MakeRun) -> bytes:
+def there(item: cluster_task.BatchMessage, make_run: MakeRun) -> bytes:
     """Runs a batch on an executor of a cluster, like `cluster_task.carry`."""
     if refusal := cluster_task.refused(item, cluster_task.QUERIES_NEED):
         return refusal
     run = functools.partial(run_batch, make_run=make_run)
     with cluster_task.told(item.line) as stopping:
-        return cluster_task.run_errand(item, stopping, run)
+        return cluster_task.run_message(item, stopping, run)
 
 
 def feed(partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -263,7 +263,7 @@ def _look_at(directory: str) -> None:
         raise PermissionError
 
 
-class _Arriving(io.RawIOBase):
+class _PrefetchingStream(io.RawIOBase):
     """A stream that reads its connection ahead without limit, so that the sender never waits for the reader.
 
     Otherwise `back`, which sends rows, and Spark, which sends results, could wait for each other for ever.

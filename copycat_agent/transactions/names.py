@@ -18,14 +18,14 @@ PlaceOf = Callable[[str, str], OffsetsPartition]
 """`place_of(agent, key)` returns the partition with the entries of a key."""
 
 
-class AskedName(NamedTuple):
+class NameQuery(NamedTuple):
     """A name to look up. `agent` is another agent that is gone, "" for this one."""
 
     name: str
     agent: str = ""
 
 
-def look_up(names: Iterable[AskedName], asked: OpeningPlan, place_of: PlaceOf) -> Lines[list[Lanes]]:
+def look_up(names: Iterable[NameQuery], asked: OpeningPlan, place_of: PlaceOf) -> Lines[list[Lanes]]:
     """Returns the lanes that Kafka has for these names, in their order, nothing for a name that it does not know.
 
     These are the lanes of an id; those under the name itself if a version without ids has positions there; and those of an agent that is

@@ -13,7 +13,7 @@ from copycat_agent.options import Definition, SourceOptions, TransformOptions
 from copycat_agent.registry import Registry
 from copycat_agent.transforms.base import (
     Columns,
-    Guarded,
+    GuardedTransform,
     Steady,
     Step,
     StepError,
@@ -35,7 +35,7 @@ __all__ = [
     "Columns",
     "Condition",
     "Draft",
-    "Guarded",
+    "GuardedTransform",
     "Steady",
     "Step",
     "StepError",
@@ -103,7 +103,7 @@ def build_transform(options: TransformOptions, number: int = 0) -> Transform:
     kind, name = kind_of(options), f"transforms[{number}] {action_of(options)}"
     assert isinstance(options, StepOptions)
     condition = None if options.if_ is None else compile_matcher(options.if_)
-    return Guarded(kind.build(options), name, condition, options.on_error)
+    return GuardedTransform(kind.build(options), name, condition, options.on_error)
 
 
 def columns_after(steps: Sequence[TransformOptions], before: Columns | None) -> Columns | None:

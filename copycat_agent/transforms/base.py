@@ -13,7 +13,7 @@ from copycat_agent.errors import CopycatError, DataError, FatalError
 from copycat_agent.formats.draft import Draft
 from copycat_agent.model import Column
 from copycat_agent.options import Field, TransformOptions
-from copycat_agent.registry import FAULT, Fence, blamed, told, wrong_kind
+from copycat_agent.registry import FAULT, ProviderGuard, blamed, told, wrong_kind
 from copycat_agent.templates import SplitMeta
 from copycat_agent.transforms.match import Condition, Matcher, Predicate
 
@@ -112,7 +112,7 @@ Policy = Literal["", "dlq", "stop"]
 
 
 @dataclass(frozen=True, slots=True)
-class Guarded:
+class GuardedTransform:
     """A transform with its condition and its policy. `name` is how errors name it: `transforms[2] convert`."""
 
     inner: Transform
@@ -208,16 +208,16 @@ def action_keys(options: type[StepOptions]) -> list[str]:
     return [field.alias or name for name, field in options.model_fields.items()]
 
 
-def fenced_transform(kind: TransformKind, fence: Fence) -> TransformKind:
-    """Returns a package's kind with its functions in fences. `Guarded` reports the errors of its steps, as for every step."""
+def fenced_transform(kind: TransformKind, fence: ProviderGuard) -> TransformKind:
+    """Returns a package's kind with its functions in fences. `GuardedTransform` reports the errors of its steps, as for every step."""
     build = fence(kind.build)
-    return replace(kind, build=lambda options: _Fenced(build(options), fence), columns=_safe(kind))
+    return replace(kind, build=lambda options: _ProviderTransform(build(options), fence), columns=_safe(kind))
 
 
 @dataclass(frozen=True, slots=True)
-class _Fenced:
+class _ProviderTransform:
     inner: Transform
-    fence: Fence
+    fence: ProviderGuard
 
     def bind(self, meta: SplitMeta) -> Step:
         step: Step = self.fence(lambda: self.inner.bind(meta))()

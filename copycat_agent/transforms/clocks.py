@@ -201,7 +201,7 @@ class ClockTime:
     def bind(self, limit: int) -> Read:
         """Returns a reader. `limit` is the latest moment, in microseconds, that a time without a year can be."""
         layout = self._layout
-        latest = None if layout.has_year else _Latest(self, limit)
+        latest = None if layout.has_year else _LatestYear(self, limit)
         minutes = self._minutes if latest is None else {}
         whole = self._rare if layout.others else self._common
         fullmatch, at_second, at_fraction = layout.pattern.fullmatch, layout.second, layout.fraction
@@ -228,7 +228,7 @@ class ClockTime:
 
         return read
 
-    def _common(self, match: re.Match[str], latest: _Latest | None) -> int:
+    def _common(self, match: re.Match[str], latest: _LatestYear | None) -> int:
         """Reads formats with only the directives in `PARTS`."""
         year, month, day, hour, minute, second, fraction, zone = match.group(*self._layout.parts)
         clock = _HOURS[hour] + _MINUTES[minute] + _SECONDS[second]
@@ -262,7 +262,7 @@ class ClockTime:
         """Returns the beginning of a day. Raises ValueError, KeyError for an invalid day."""
         return self._days[year, month, day]
 
-    def _rare(self, match: re.Match[str], latest: _Latest | None) -> int:
+    def _rare(self, match: re.Match[str], latest: _LatestYear | None) -> int:
         """Reads formats with %y, %j, %I, %p, %s or %Z."""
         others = {name: match[index] for name, index in self._layout.others.items()}
         year, month, day, hour, minute, second, fraction, zone = match.group(*self._layout.parts)
@@ -286,7 +286,7 @@ class ClockTime:
         return clock - self.offset_of(zone, clock)
 
 
-class _Latest:
+class _LatestYear:
     """Times without a year: of the latest year that has their day and in which they are not after a limit."""
 
     def __init__(self, clock: ClockTime, limit: int) -> None:

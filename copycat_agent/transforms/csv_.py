@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from copycat_agent.errors import DataError
 from copycat_agent.formats.draft import Unparsed
+from copycat_agent.formats.records.columns import ColumnRules, numbered
 from copycat_agent.formats.records.columns import Columns as RowColumns
-from copycat_agent.formats.records.columns import Rules, numbered
-from copycat_agent.formats.records.csv_options import ESCAPES_NOTHING, UNCLOSED, CsvHit, CsvOptions, Open, Scan, problems
+from copycat_agent.formats.records.csv_options import ESCAPES_NOTHING, UNCLOSED, CsvHit, CsvOptions, RowScanner, UnfinishedRow, problems
 from copycat_agent.formats.records.csv_rows import RowReader
 from copycat_agent.formats.records.field_types import TypeSettings, TypeWord, ZoneName, field_types
 from copycat_agent.model import Column
@@ -88,7 +88,9 @@ class _Row:
     def __init__(self, options: CsvParse) -> None:
         """Raises ValueError for an unknown type."""
         self._names = options.columns
-        self._rules = Rules(field_types(options.types, options.settings), options.nulls, options.trim, options.too_few, options.too_many)
+        self._rules = ColumnRules(
+            field_types(options.types, options.settings), options.nulls, options.trim, options.too_few, options.too_many
+        )
         self._delimiter = options.delimiter
         self._signs = RowReader(options.as_format()).signs
         self._nulls = frozenset(options.nulls)
@@ -142,7 +144,7 @@ class _Row:
         return fields
 
     def _by_csv(self, text: str) -> tuple[list[Any], bool] | None:
-        """Reads a row with quotes by Python's csv, and returns whether all nulls are known. None if `Scan` might read it differently."""
+        """Reads a row with quotes by Python's csv, and returns whether all nulls are known. None if `RowScanner` might differ."""
         if "\r" in text or "\n" in text:
             return None
         is_exact = any(map(text.__contains__, self._quoted_nulls))
@@ -167,8 +169,8 @@ class _Row:
             lines.pop()
         if not text.strip():
             _refuse("there is nothing in it")
-        found = Scan(self._signs, lines, 0, len(lines)).row()
-        if isinstance(found, Open):
+        found = RowScanner(self._signs, lines, 0, len(lines)).row()
+        if isinstance(found, UnfinishedRow):
             _refuse(f"column {found.field + 1}: {UNCLOSED if found.in_quotes else ESCAPES_NOTHING}")
         if not isinstance(found, CsvHit):
             _refuse(f"column {found.field + 1}: {found.why}")

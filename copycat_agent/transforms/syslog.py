@@ -91,7 +91,7 @@ _Moment = tuple[str, int]
 """A time as RFC 3339, and in epoch milliseconds."""
 
 
-class _Moments(dict[str, _Moment]):
+class _DateCache(dict[str, _Moment]):
     """Parsed dates by their texts, as a cache: many lines have the same second."""
 
     def __init__(self, read: Callable[[str], int], *, keep: bool) -> None:
@@ -120,8 +120,8 @@ class _Syslog:
     bsd: Times
 
     def bind(self, meta: SplitMeta) -> Step:
-        zoned = _Moments(self.zoned.bind(), keep=True)
-        bsd = _Old(zoned, _Moments(self.bare.bind(), keep=False), _Moments(self.bsd.bind(meta.mtime_ms), keep=False)).parse
+        zoned = _DateCache(self.zoned.bind(), keep=True)
+        bsd = _Rfc3164(zoned, _DateCache(self.bare.bind(), keep=False), _DateCache(self.bsd.bind(meta.mtime_ms), keep=False)).parse
         parse: Dated
         if self.options.format == "rfc5424":
             parse = _modern(zoned)
@@ -136,7 +136,7 @@ class _Syslog:
         return dated_step(self.options, parse)
 
 
-def _modern(moments: _Moments) -> Dated:
+def _modern(moments: _DateCache) -> Dated:
     """Returns a parser of RFC 5424."""
 
     def parse(text: str) -> tuple[dict[str, Any], int | None]:
@@ -192,12 +192,12 @@ def _priority(number: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class _Old:
+class _Rfc3164:
     """RFC 3164, and its variants."""
 
-    zoned: _Moments
-    bare: _Moments
-    bsd: _Moments
+    zoned: _DateCache
+    bare: _DateCache
+    bsd: _DateCache
 
     def parse(self, text: str) -> tuple[dict[str, Any], int | None]:
         at = counted.end() if (counted := _COUNTED.match(text)) else 0

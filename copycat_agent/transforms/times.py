@@ -32,7 +32,7 @@ _MOST_COUNT = 10**21
 _EPOCH_TEXT = re.compile(r"([+-]?)([0-9]{1,21})(?:\.([0-9]{1,18}))?", re.ASCII)
 
 
-class Memory(dict[str, int]):
+class TimeCache(dict[str, int]):
     """Caches texts and their times, since many repeat: many lines of an access log have the same second."""
 
     def __init__(self, first: Read, others: Read, unit: int) -> None:
@@ -76,7 +76,7 @@ class Times:
     def bind(self, near_ms: int = 0) -> Read:
         """Returns a function from text to epoch milliseconds, 0 or more; see `bind_us`. Finer fractions are cut off."""
         first, others = self._readers_at(near_ms)
-        return Memory(first, others, 1000).__getitem__
+        return TimeCache(first, others, 1000).__getitem__
 
     def bind_us(self, near_ms: int = 0) -> Read:
         """Returns a function from text to epoch microseconds; finer fractions are cut off. It raises DataError in words without the text.
@@ -85,7 +85,7 @@ class Times:
         that. 0, or a time at which no file can have been changed, means now. Repeated texts are cached.
         """
         first, others = self._readers_at(near_ms)
-        return Memory(first, others, 1).__getitem__
+        return TimeCache(first, others, 1).__getitem__
 
     def _readers_at(self, near_ms: int) -> tuple[Read, Read]:
         """Returns the reader of the first format, which raises `NO_TIME`, and one of all formats."""

@@ -14,11 +14,11 @@ from copycat_agent.errors import BusyError, CopycatError, RetriableError, bug_wo
 from copycat_agent.worker.connector_io import ConnectorIO
 from copycat_agent.worker.context import ConnectorContext, RestartKeeper, Tools
 from copycat_agent.worker.machine import ConnectorMachine
-from copycat_agent.worker.mounts import MountUser
+from copycat_agent.worker.mounts import ConnectorMounts
 from copycat_agent.worker.orders import Orders
 from copycat_agent.worker.poll_loop import Wait
 from copycat_agent.worker.retry_policy import BUGS_MAX, Restarts, RetryPolicy
-from copycat_agent.worker.status import ConnectorState, Now, State, Status
+from copycat_agent.worker.status import ConnectorState, CurrentState, State, Status
 
 if TYPE_CHECKING:
     from copycat_agent.delivery.base import Delivery, Opening
@@ -89,7 +89,7 @@ class Connector:
         self._restarts = Restarts()
         self._keeper = RestartKeeper(tools.keeper, lambda: self._orders.stop_at is not None)
         self._running: Running | None = None
-        self.mount_user = MountUser((*places_of(definition.source), *definition.sink.places))
+        self.mount_user = ConnectorMounts((*places_of(definition.source), *definition.sink.places))
         self._ended = threading.Event()
 
     @property
@@ -123,12 +123,12 @@ class Connector:
         return self._now.state
 
     @property
-    def _now(self) -> Now:
+    def _now(self) -> CurrentState:
         """Returns the state that it has set, or BLOCKED while it hangs and cannot set any."""
         if not self.ended and (seconds := self._tools.loop.mounts.hung_seconds(self.mount_user)):
-            return Now(State.BLOCKED, NO_ANSWER.format(self.mount_user.mount), time.time() - seconds)
+            return CurrentState(State.BLOCKED, NO_ANSWER.format(self.mount_user.mount), time.time() - seconds)
         if self.hangs:
-            return Now(State.BLOCKED, HANGS, time.time() - self.busy_seconds)
+            return CurrentState(State.BLOCKED, HANGS, time.time() - self.busy_seconds)
         return self._connector_state.now
 
     @property

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent import failpoints
 from copycat_agent.delivery.batch_outcomes import Reached
 from copycat_agent.errors import CopycatError, FatalError, bug_words
-from copycat_agent.executor import Examiner, StayingExecutor
+from copycat_agent.executor import DefinitionChecker, StayingExecutor
 from copycat_agent.model import Account, Batch, SourcePartition, SplitResult, TaskId
 from copycat_agent.sources import SOURCES, KeepsFiles, KnowsUnchanged, create_source
 from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker import effects
-from copycat_agent.worker.effects import LookResult, News, Performed, Save, SaveLast, WaitForChange
+from copycat_agent.worker.effects import CollectedEvents, LookResult, Performed, Save, SaveLast, WaitForChange
 from copycat_agent.worker.poll_loop import Wait
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ class ConnectorIO:
         self._delivery = delivery
         self._pickled = pickle.dumps(definition)
         self._cluster = ",".join(definition.kafka.bootstrap_servers)
-        self._flying: dict[TaskId, tuple[Batch, Pending]] = {}
+        self._in_flight: dict[TaskId, tuple[Batch, Pending]] = {}
         self._reports: dict[TaskId, deque[Results]] = {}  # of batches that stay
         self._reached: dict[TaskId, Reached] = {}  # by them
         self._heed_growth()
         has_query = sql_at(definition.transforms) is not None
         executor = tools.executor
-        self._examined = executor.examine(self._pickled) if has_query and isinstance(executor, Examiner) else None
+        self._examined = executor.examine(self._pickled) if has_query and isinstance(executor, DefinitionChecker) else None
         if self._examined is not None:
             self._examined.add_done_callback(lambda _: self._orders.wake.nudge())
         make = tools.make_source or SOURCES[definition.source.type].make
@@ -57,18 +57,18 @@ class ConnectorIO:
             self.source.keep_with(self._keeper)
         self._is_unchanged = self.source.unchanged if isinstance(self.source, KnowsUnchanged) else lambda: False
         self._performers: dict[type[Effect], Callable[[Any], object]] = {
-            effects.Hear: self._hear,
+            effects.CollectEvents: self._hear,
             effects.Look: self._look,
             effects.AnswerQuestions: lambda _: self._orders.answer(self.source),
-            effects.Tend: lambda _: self._delivery.tend(),
-            effects.TakeIn: self._take_in,
-            effects.TakeReport: self._take_report,
+            effects.AdvanceDelivery: lambda _: self._delivery.tend(),
+            effects.CollectResults: self._take_in,
+            effects.CollectReport: self._take_report,
             effects.Save: self._save,
             effects.SaveLast: self._save_last,
             effects.PublishIfDue: lambda _: self._delivery.publish_if_due(),
             effects.Submit: self._submit,
             effects.Join: self._join,
-            effects.AskToSettle: lambda effect: tools.executor.settle(effect.task),
+            effects.RequestSettle: lambda effect: tools.executor.settle(effect.task),
             effects.Close: self._close,
         }
 
@@ -112,26 +112,26 @@ class ConnectorIO:
             return Performed(time.monotonic(), error=_as_save_error(error) if isinstance(effect, Save | SaveLast) else error)
         return Performed(time.monotonic(), value)
 
-    def _hear(self, _: effects.Hear) -> News:
+    def _hear(self, _: effects.CollectEvents) -> CollectedEvents:
         if self._examined is not None and self._examined.done():
             error, self._examined = self._examined.result(), None
             if error is not None:  # also while there is nothing to read
                 raise error
         orders = self._orders
         grown, other = orders.wake.take() if orders.wake.has_news else ((), False)
-        ended = tuple(task for task, (_, results) in self._flying.items() if results.done())
+        ended = tuple(task for task, (_, results) in self._in_flight.items() if results.done())
         reported = tuple(task for task, reports in self._reports.items() if reports)  # after `ended`: the last report comes first
         if self._reports and self._taps.is_used:
             self._end_untapped()
         if at_once := orders.at_once:
             orders.at_once = False
         examining = self._examined is not None
-        return News(grown, other, orders.is_asked, reported, ended, orders.paused, at_once, orders.stop_at, examining)
+        return CollectedEvents(grown, other, orders.is_asked, reported, ended, orders.paused, at_once, orders.stop_at, examining)
 
     def _end_untapped(self) -> None:
         """Ends batches that stay without samples, because a tap is open: the next ones return samples."""
         for task in self._reports:
-            if not self._flying[task][0].samples:
+            if not self._in_flight[task][0].samples:
                 self._tools.executor.settle(task)
 
     def _look(self, _: effects.Look) -> LookResult:
@@ -165,8 +165,8 @@ class ConnectorIO:
             self._await(batch, executor.submit(batch))
 
     def _join(self, wanted: effects.Join) -> None:
-        batch, results = self._flying[wanted.task]
-        self._flying[wanted.task] = replace(batch, splits=batch.splits + wanted.splits), results
+        batch, results = self._in_flight[wanted.task]
+        self._in_flight[wanted.task] = replace(batch, splits=batch.splits + wanted.splits), results
         executor = self._tools.executor
         assert isinstance(executor, StayingExecutor)
         executor.join(wanted.task, wanted.splits)
@@ -174,14 +174,14 @@ class ConnectorIO:
 
     def _heed_growth(self) -> None:
         """Subscribes to writes of all files except those at whose ends batches stay."""
-        self._orders.wake.follow(frozenset(split.path for task in self._reports for split in self._flying[task][0].splits))
+        self._orders.wake.follow(frozenset(split.path for task in self._reports for split in self._in_flight[task][0].splits))
 
     def _has_reported(self, reports: deque[Results], results: Results) -> None:
         """Queues a report and wakes the connector. Called by any thread."""
         reports.append(results)
         self._orders.wake.nudge()
 
-    def _take_report(self, effect: effects.TakeReport) -> Results:
+    def _take_report(self, effect: effects.CollectReport) -> Results:
         reports = self._reports[effect.task]
         results: Results = ()
         while reports:
@@ -191,17 +191,17 @@ class ConnectorIO:
         return results
 
     def _await(self, batch: Batch, results: Pending) -> None:
-        self._flying[batch.task] = batch, results
+        self._in_flight[batch.task] = batch, results
         results.add_done_callback(lambda _: self._orders.wake.nudge())
 
-    def _take_in(self, effect: effects.TakeIn) -> Results | None:
+    def _take_in(self, effect: effects.CollectResults) -> Results | None:
         task = effect.task
-        batch, pending = self._flying.pop(task)
+        batch, pending = self._in_flight.pop(task)
         if self._reports.pop(task, None) is not None:
             self._heed_growth()
         results = self._delivery.take_in(batch, self._reached.pop(task, Reached()).apply(_of_all(batch, pending.result())))
         if not isinstance(results, tuple):
-            self._flying[task] = batch, results  # the delivery itself wakes the connector
+            self._in_flight[task] = batch, results  # the delivery itself wakes the connector
             return None
         failpoints.hit("answered")
         for result in results:

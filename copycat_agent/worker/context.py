@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from copycat_agent.executor import Executor
     from copycat_agent.logs import Log
     from copycat_agent.offsets import OffsetStore
-    from copycat_agent.sources import Keeper, Source
+    from copycat_agent.sources import DescriptorStore, Source
     from copycat_agent.watch import Watcher
     from copycat_agent.worker.orders import Orders, Taps
     from copycat_agent.worker.poll_loop import PollLoop
@@ -35,7 +35,7 @@ class Tools(NamedTuple):
     accounts: bool = False
     make_source: Callable[..., Source] | None = None
     tracked: bool = False
-    keeper: Keeper | None = None
+    keeper: DescriptorStore | None = None
     until_idle: bool = False
 
 
@@ -51,14 +51,14 @@ class ConnectorContext(NamedTuple):
 
 
 class RestartKeeper:
-    """A `sources.Keeper` of one connector, in front of the agent's. Not thread-safe: the connector's steps call it.
+    """A `sources.DescriptorStore` of one connector, in front of the agent's. Not thread-safe: the connector's steps call it.
 
     A connector that ended by an error is restarted with a new source. Without this class, a deleted file that was not read to its end would
     be lost with the descriptor that its source had of it. While a run lasts, it only notes which files exist only through their descriptor.
     When the source is closed, it copies these descriptors, and keeps them until the next source has looked at everything.
     """
 
-    def __init__(self, keeper: Keeper | None, is_stopping: Callable[[], bool]) -> None:
+    def __init__(self, keeper: DescriptorStore | None, is_stopping: Callable[[], bool]) -> None:
         """`keeper` keeps files for the next process, if there is one. A connector that `is_stopping` is not started again."""
         self._keeper = keeper
         self._is_stopping = is_stopping

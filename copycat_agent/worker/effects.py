@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from copycat_agent.sources import Changes
 
 
-class Hear(NamedTuple):
-    """Take in what has happened. Answer: `News`. Raises FatalError once it is known that a query cannot be run."""
+class CollectEvents(NamedTuple):
+    """Take in what has happened. Answer: `CollectedEvents`. Raises FatalError once it is known that a query cannot be run."""
 
 
-class News(NamedTuple):
-    """Events since the last `Hear`, and requests by people. All times are of `time.monotonic()`."""
+class CollectedEvents(NamedTuple):
+    """Events since the last `CollectEvents`, and requests by people. All times are of `time.monotonic()`."""
 
     grown: Collection[str] = ()
     """Paths of files that were written to."""
@@ -31,9 +31,9 @@ class News(NamedTuple):
     asked: bool = False
     """Whether other threads wait for `AnswerQuestions`."""
     reported: tuple[TaskId, ...] = ()
-    """Tasks whose batch goes on and has reported what it settled, see `TakeReport`."""
+    """Tasks whose batch goes on and has reported what it settled, see `CollectReport`."""
     ended: tuple[TaskId, ...] = ()
-    """Tasks whose batch has ended, see `TakeIn`."""
+    """Tasks whose batch has ended, see `CollectResults`."""
     paused: bool = False
     """Whether nothing new may be read."""
     at_once: bool = False
@@ -71,14 +71,14 @@ class AnswerQuestions(NamedTuple):
     """Answer the questions that other threads have asked about the source."""
 
 
-class Tend(NamedTuple):
+class AdvanceDelivery(NamedTuple):
     """Continue the delivery's pending work. Raises what ends the connector.
 
     Answer: results of splits that were held back and come back unread, to be planned again.
     """
 
 
-class TakeIn(NamedTuple):
+class CollectResults(NamedTuple):
     """Take in the ended batch of `task`. Answer: its results; None if Kafka has to be asked first, then the batch comes back once more.
 
     Raises what ends the connector.
@@ -87,7 +87,7 @@ class TakeIn(NamedTuple):
     task: TaskId
 
 
-class TakeReport(NamedTuple):
+class CollectReport(NamedTuple):
     """Take in what the batch of `task`, which goes on, has settled since its last report. Answer: its results."""
 
     task: TaskId
@@ -134,7 +134,7 @@ class Join(NamedTuple):
     splits: tuple[Split, ...]
 
 
-class AskToSettle(NamedTuple):
+class RequestSettle(NamedTuple):
     """Ask the batch of `task` to settle what it has in flight and end early."""
 
     task: TaskId
@@ -145,18 +145,18 @@ class Close(NamedTuple):
 
 
 Effect = (
-    Hear
+    CollectEvents
     | Look
     | AnswerQuestions
-    | Tend
-    | TakeIn
-    | TakeReport
+    | AdvanceDelivery
+    | CollectResults
+    | CollectReport
     | Save
     | SaveLast
     | PublishIfDue
     | Submit
     | Join
-    | AskToSettle
+    | RequestSettle
     | Close
     | Wait
     | WaitForChange

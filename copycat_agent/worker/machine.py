@@ -21,10 +21,10 @@ from copycat_agent.delivery.base import Unsaved, is_empty
 from copycat_agent.errors import CopycatError, RetriableError
 from copycat_agent.model import TaskId
 from copycat_agent.worker import effects
-from copycat_agent.worker.effects import Effect, Effects, LookResult, News, Performed
+from copycat_agent.worker.effects import CollectedEvents, Effect, Effects, LookResult, Performed
 from copycat_agent.worker.poll_loop import Wait
 from copycat_agent.worker.retry_policy import RetryPolicy
-from copycat_agent.worker.schedule import FIRST_REPORT_SECONDS, Flight, Grant, RoundSchedule
+from copycat_agent.worker.schedule import FIRST_REPORT_SECONDS, Grant, InFlightBatch, RoundSchedule
 from copycat_agent.worker.status import State
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class ConnectorMachine:
         self._now = now
         self._retry_policy = RetryPolicy(definition, context, careful=careful, clock=lambda: self._now)
         self._schedule = RoundSchedule.of(definition, 0.0 if until_idle else delivery.pace_seconds, clock=lambda: self._now)
-        self._news = News()
-        self._flying: dict[TaskId, Flight] = {}
+        self._news = CollectedEvents()
+        self._in_flight: dict[TaskId, InFlightBatch] = {}
         self._unsaved: deque[Unsaved] = deque()
         self._pausing = False
         self._finalised = False
@@ -77,7 +77,7 @@ class ConnectorMachine:
     @property
     def tasks(self) -> int:
         """Returns the number of batches in flight. For any thread."""
-        return len(self._flying)
+        return len(self._in_flight)
 
     @property
     def delivery_view(self) -> DeliveryView:
@@ -130,7 +130,7 @@ class ConnectorMachine:
         return event.value
 
     def _hear(self) -> Effects:
-        self._news = yield from self._do(effects.Hear())
+        self._news = yield from self._do(effects.CollectEvents())
 
     def _round(self) -> Generator[Effect, Performed, Wait | effects.WaitForChange]:
         """Does what is due now. Returns what to wait for then."""
@@ -150,7 +150,7 @@ class ConnectorMachine:
             yield from self._obey_pause()
         if not self._pausing:
             yield from self._hand_out()
-        if self._delivery.has_work and schedule.has_looked and not (self._flying or self._unsaved or self._retry_policy.backoff.active):
+        if self._delivery.has_work and schedule.has_looked and not (self._in_flight or self._unsaved or self._retry_policy.backoff.active):
             yield from self._do(effects.PublishIfDue())
         lag = self._context.metrics.source_lag = source.lag()
         trouble = self._delivery.trouble
@@ -181,20 +181,20 @@ class ConnectorMachine:
 
     def _take_in_results(self) -> Effects:
         """Takes in the results of batches that are done, and saves what they settled."""
-        if self._delivery.has_work and (back := (yield from self._do(effects.Tend()))):
+        if self._delivery.has_work and (back := (yield from self._do(effects.AdvanceDelivery()))):
             self._take_over(self._source.changes_of(back), back)  # a file may have been renamed since it was planned
         for task in self._news.reported:
-            results = yield from self._do(effects.TakeReport(task))
+            results = yield from self._do(effects.CollectReport(task))
             self.has_results = True
-            flight = self._flying[task]
-            self._flying[task] = flight._replace(since=self._now, reported=True)
+            flight = self._in_flight[task]
+            self._in_flight[task] = flight._replace(since=self._now, reported=True)
             self._keep_unsaved(task, flight, results, goes_on=True)
         for task in self._news.ended:
-            flight = self._flying.pop(task)
+            flight = self._in_flight.pop(task)
             self.has_results = True
-            results = yield from self._do(effects.TakeIn(task))
+            results = yield from self._do(effects.CollectResults(task))
             if results is None:  # known later
-                self._flying[task] = flight
+                self._in_flight[task] = flight
                 continue
             if self._schedule.limits is not None:
                 self._schedule.limits.give_back(flight.grant, (result.counts for result in results))
@@ -202,7 +202,7 @@ class ConnectorMachine:
         if self._unsaved:
             yield from self._save()
 
-    def _keep_unsaved(self, task: TaskId, flight: Flight, results: Results, *, goes_on: bool = False) -> None:
+    def _keep_unsaved(self, task: TaskId, flight: InFlightBatch, results: Results, *, goes_on: bool = False) -> None:
         changes, seconds = self._source.changes_of(results), self._now - flight.since
         self._unsaved.append(Unsaved(changes, results, task.number, seconds, goes_on=goes_on, begun=flight.begun))
 
@@ -266,14 +266,14 @@ class ConnectorMachine:
         delivery, policy, limits = self._definition.delivery, self._retry_policy, self._schedule.limits
         careful = policy.careful or policy.backoff.active  # the next batch is an attempt: small, and one at a time
         tasks = [TaskId(self._definition.name, number) for number in range(1 if careful else delivery.tasks_max)]
-        idle = [task for task in tasks if task not in self._flying and self._delivery.is_free(task.number)]
+        idle = [task for task in tasks if task not in self._in_flight and self._delivery.is_free(task.number)]
         for index, task in enumerate(idle):
             if limits is not None and limits.seconds_left() > 0:
                 return
             plan = self._source.plan(len(idle) - index)
             splits = self._delivery.admit(plan.splits)
             if not splits:
-                if policy.backoff.active and not (self._schedule.blind or self._flying or plan.splits or self._source.lag().bytes):
+                if policy.backoff.active and not (self._schedule.blind or self._in_flight or plan.splits or self._source.lag().bytes):
                     policy.backoff.succeeded()  # unsent records are gone: there is nothing to retry
                 return
             grant = Grant() if limits is None else limits.take(len(idle) - index)
@@ -281,7 +281,7 @@ class ConnectorMachine:
             may_stay = self._delivery.may_stay and self._schedule.may_stay and not (careful or self._until_idle)
             stay = plan.follow_seconds if may_stay else 0.0
             yield from self._do(effects.Submit(task, splits, min(most, grant.bytes or most), plan.max_seconds, grant.records, stay))
-            self._flying[task] = Flight(self._now, grant, self._now, stays=stay > 0, files=len(splits))
+            self._in_flight[task] = InFlightBatch(self._now, grant, self._now, stays=stay > 0, files=len(splits))
             self._schedule.plan_at = self._now + self._schedule.linger
 
     @property
@@ -292,9 +292,9 @@ class ConnectorMachine:
     def _let_join(self) -> Generator[Effect, Performed, bool]:
         """Adds splits to batches that stay. Returns whether there were any: then there may be more."""
         have_joined = False
-        for task, flight in self._flying.items():
+        for task, flight in self._in_flight.items():
             if flight.stays and flight.reported and (splits := self._following.joining(flight.files)):
-                self._flying[task] = flight._replace(files=flight.files + len(splits))
+                self._in_flight[task] = flight._replace(files=flight.files + len(splits))
                 yield from self._do(effects.Join(task, splits))
                 self._schedule.plan_at = self._now + self._schedule.linger
                 have_joined = True
@@ -302,22 +302,22 @@ class ConnectorMachine:
 
     def _has_to_make_room(self, *, have_joined: bool) -> bool:
         """Returns whether something waits for a batch that stays, and cannot join it, or did not."""
-        if not any(flight.stays for flight in self._flying.values()):
+        if not any(flight.stays for flight in self._in_flight.values()):
             return False
         return self._following.is_held_up(for_good=True) or (not have_joined and self._following.is_held_up())
 
-    def _end_staying(self, is_meant: Callable[[Flight], bool] = lambda _: True) -> Effects:
+    def _end_staying(self, is_meant: Callable[[InFlightBatch], bool] = lambda _: True) -> Effects:
         """Asks batches that stay to end and give their tasks and files back."""
-        for task, flight in list(self._flying.items()):
+        for task, flight in list(self._in_flight.items()):
             if flight.stays and is_meant(flight):
-                self._flying[task] = flight._replace(stays=False)
-                yield from self._do(effects.AskToSettle(task))
+                self._in_flight[task] = flight._replace(stays=False)
+                yield from self._do(effects.RequestSettle(task))
 
     def _next_wait(self, *, has_work: bool) -> Wait | effects.WaitForChange:
         """Returns the wait for the next round."""
         if self._until_idle and self._may_be_over():
             return Wait(0.0)
-        is_idle = not (has_work or self._flying or self._unsaved or self._until_idle or self._delivery.has_work)
+        is_idle = not (has_work or self._in_flight or self._unsaved or self._until_idle or self._delivery.has_work)
         is_well = not (self._retry_policy.backoff.active or self._delivery.trouble or self._news.examining)
         retry_at = self._retry_policy.backoff.retry_at
         return self._schedule.wait(self._now, retry_at, is_idle=is_idle, is_well=is_well, pausing=self._pausing)
@@ -331,16 +331,16 @@ class ConnectorMachine:
         if not self._pausing:
             self._pausing = True
             yield from self._ask_to_settle()
-        if not self._flying and not self._unsaved:
+        if not self._in_flight and not self._unsaved:
             self._context.connector_state.become(State.PAUSED, PAUSED.format(self._definition.name))
 
     def _ask_to_settle(self) -> Effects:
-        for task in list(self._flying):
-            yield from self._do(effects.AskToSettle(task))
+        for task in list(self._in_flight):
+            yield from self._do(effects.RequestSettle(task))
 
     def _may_be_over(self) -> bool:
         """Returns whether it is worth checking now if everything is read, in a run to the end."""
-        return self._schedule.has_looked and not (self._flying or self._unsaved) and self._source.drained()
+        return self._schedule.has_looked and not (self._in_flight or self._unsaved) and self._source.drained()
 
     def _finished(self) -> Generator[Effect, Performed, bool]:
         """Returns whether everything is read, in a run to the end."""
@@ -380,11 +380,11 @@ class ConnectorMachine:
     @property
     def _expects_answers(self) -> bool:
         """Returns whether any batch will be answered soon. The outcome of the others may take long: the next start asks Kafka."""
-        return any(task.number not in self._delivery.unanswered for task in self._flying)
+        return any(task.number not in self._delivery.unanswered for task in self._in_flight)
 
     def _tell_what_is_left(self) -> None:
         unsaved = any(one.changes.offsets for one in self._unsaved if one.results)
-        if self._delivery.log_what_is_left(unsaved=unsaved, in_flight=bool(self._flying)):
+        if self._delivery.log_what_is_left(unsaved=unsaved, in_flight=bool(self._in_flight)):
             state = self._context.connector_state
             self._context.log.error("offsets could not be saved; what they cover will be sent again", why=state.save_error)
             state.left_unsaved = True

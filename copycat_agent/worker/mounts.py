@@ -29,7 +29,7 @@ _log = logs.get("mounts")
 
 
 @dataclass(eq=False, slots=True)
-class MountUser:
+class ConnectorMounts:
     """The mounts of a connector: patterns of all absolute paths that it touches, and the mount that was last asked for it."""
 
     patterns: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Mounts:
         self._told: set[str] = set()
         self._points: Mapping[str, str] = {}
 
-    def ask(self, users: Iterable[MountUser]) -> None:
+    def ask(self, users: Iterable[ConnectorMounts]) -> None:
         """Asks the mounts that these connectors touch, on a new thread. Returns at once; asks nothing if no thread can be started.
 
         Mounts that were asked before and are gone, or covered by another mount, are no longer waited for.
@@ -64,7 +64,7 @@ class Mounts:
         with suppress(RuntimeError, MemoryError):
             threading.Thread(target=self._ask, args=(tuple(users),), name="mounts", daemon=True).start()
 
-    def waited_for(self, user: MountUser) -> str:
+    def waited_for(self, user: ConnectorMounts) -> str:
         """Returns a mount that the connector touches and that has not answered yet, "" when there is none.
 
         Called by the thread that is about to run the connector's step: it reads links, and may hang as the step would.
@@ -73,13 +73,13 @@ class Mounts:
         user.mount = mount or user.mount
         return mount
 
-    def hung_seconds(self, user: MountUser) -> float:
+    def hung_seconds(self, user: ConnectorMounts) -> float:
         """Returns for how long the connector's mount has not answered; 0 when it answers, or for less than `HUNG_SECONDS`."""
         asked = self.waited.get(user.mount)
         seconds = 0.0 if asked is None else time.monotonic() - asked.since
         return seconds if seconds > HUNG_SECONDS else 0.0
 
-    def _ask(self, users: Sequence[MountUser]) -> None:
+    def _ask(self, users: Sequence[ConnectorMounts]) -> None:
         """Asks the mounts of each connector, one after the other. Runs on its own thread."""
         self._tell()
         self._points = mount_points()
@@ -89,7 +89,7 @@ class Mounts:
         for user in users:
             self._go(user)
 
-    def _go(self, user: MountUser) -> None:
+    def _go(self, user: ConnectorMounts) -> None:
         """Asks the mounts of one connector. The next one is asked only when the one before has answered."""
         mount, asked = "", None
         try:
@@ -143,7 +143,7 @@ def mount_points(text: str | None = None) -> dict[str, str]:
     return {"/": "", **{re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4]): fields[0] for fields in rows}}
 
 
-def _way(user: MountUser, points: Collection[str]) -> Iterator[str]:
+def _way(user: ConnectorMounts, points: Collection[str]) -> Iterator[str]:
     return chain.from_iterable(touched(pattern, points) for pattern in user.patterns)
 
 

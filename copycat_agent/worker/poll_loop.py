@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent import logs
-from copycat_agent.worker.mounts import Mounts, MountUser
+from copycat_agent.worker.mounts import ConnectorMounts, Mounts
 
 if TYPE_CHECKING:
     from copycat_agent.wake import Wake
@@ -61,7 +61,7 @@ class Running:
 
     steps: Steps
     wake: Wake
-    mount_user: MountUser = field(default_factory=MountUser)
+    mount_user: ConnectorMounts = field(default_factory=ConnectorMounts)
     busy_since: float | None = None
     asked_at: float = -math.inf
     wait: int = 0
@@ -88,9 +88,9 @@ class PollLoop:
         self._timer: threading.Thread | None = None
         self._closed = False
 
-    def start(self, steps: Steps, wake: Wake, mount_user: MountUser | None = None) -> Running:
+    def start(self, steps: Steps, wake: Wake, mount_user: ConnectorMounts | None = None) -> Running:
         """Adds a connector, whose first step runs soon. `wake` belongs to it alone. Raises RuntimeError where no thread can be started."""
-        running = Running(steps, wake, mount_user or MountUser())
+        running = Running(steps, wake, mount_user or ConnectorMounts())
         with self._lock:
             if self._timer is None:
                 timer = threading.Thread(target=self._keep_time, name="poll-loop", daemon=True)

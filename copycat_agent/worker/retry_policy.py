@@ -53,7 +53,7 @@ def _as_retriable(error: CopycatError | None) -> CopycatError | None:
     return RetriableError(error.message, error.hint) if isinstance(error, BlockedError) else error
 
 
-class HeldFiles:
+class HeldBackFiles:
     """Why and since when a source holds single files back. The source decides when they are tried again."""
 
     def __init__(self, options: ErrorsOptions, log: Log, clock: Callable[[], float] | None) -> None:
@@ -91,7 +91,7 @@ class RetryPolicy:
         """Whether something went wrong before this run, and no batch has succeeded since."""
         self._failed_at = 0.0
         self._clock = clock or time.monotonic
-        self._held = HeldFiles(definition.errors, context.log, clock)
+        self._held = HeldBackFiles(definition.errors, context.log, clock)
         # A store of files that blocks does so for all files.
         self._files_block_alone = definition.sink.has_topics and "{" in definition.record.topic
         self._connector_state = context.connector_state

@@ -97,7 +97,7 @@ class Grant(NamedTuple):
     records: int = 0
 
 
-class Flight(NamedTuple):
+class InFlightBatch(NamedTuple):
     """A batch in flight: when it was submitted or last reported, and its grant.
 
     `begun`: when it was submitted. `stays`: it may stay at the ends of its files, and was not asked to end. `files`: how many it has.

@@ -100,7 +100,7 @@ class Status:
         return self.lag.troubled_files
 
 
-class Now(NamedTuple):
+class CurrentState(NamedTuple):
     """A state with its reason ("" when it needs none), and since when, in epoch seconds."""
 
     state: State
@@ -112,7 +112,7 @@ class ConnectorState:
     """Written by the connector's steps; `now`, `save_error` and `left_unsaved` are read by any thread."""
 
     def __init__(self, log: Log, on_change: Callable[[], None] = lambda: None) -> None:
-        self.now = Now(State.STARTING, "", time.time())
+        self.now = CurrentState(State.STARTING, "", time.time())
         self.save_error = ""
         """Why offsets cannot be saved at the moment, "" when they can."""
         self.left_unsaved = False
@@ -132,7 +132,7 @@ class ConnectorState:
             return
         log = self._log.bind(why=reason) if reason else self._log
         log.info("connector state", always=True, state=state)
-        self.now = Now(state, reason, before.since if state is before.state else time.time())
+        self.now = CurrentState(state, reason, before.since if state is before.state else time.time())
         self._on_change()
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.delivery.exactly_once.attempts import MakeWorld, kafka_world
+from copycat_agent.delivery.exactly_once.attempts import MakeKafkaAccess, kafka_access
 from copycat_agent.delivery.guarantees import Deliveries
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
 from copycat_agent.worker.connector import STUCK_SECONDS, Connector, Predecessors, any_hangs
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from copycat_agent.model import Sample
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
-    from copycat_agent.sources import FileView, Keeper, Source
+    from copycat_agent.sources import DescriptorStore, FileView, Source
     from copycat_agent.watch import Watcher
 
 STOP_SECONDS = 15.0
@@ -50,14 +50,14 @@ class Worker:
         accounts: bool = False,
         make_source: Callable[..., Source] | None = None,
         tracked: bool = False,
-        make_world: MakeWorld = kafka_world,
-        keeper: Keeper | None = None,
+        make_access: MakeKafkaAccess = kafka_access,
+        keeper: DescriptorStore | None = None,
     ) -> None:
         """`until_idle`: connectors end when everything that is there is read; those that were paused or stopped are left out.
 
-        `accounts`, `make_source`, `tracked`, `keeper`: see `context.Tools`; `make_world`: see `Deliveries`.
+        `accounts`, `make_source`, `tracked`, `keeper`: see `context.Tools`; `make_access`: see `Deliveries`.
         """
-        deliveries = Deliveries(store, keeps_accounts=accounts, make_world=make_world)
+        deliveries = Deliveries(store, keeps_accounts=accounts, make_access=make_access)
         self._tools = Tools(
             store=store,
             executor=executor,

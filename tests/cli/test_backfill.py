@@ -16,7 +16,7 @@ import typer
 
 from copycat_agent.agent import Settings
 from copycat_agent.backfill import dry_run
-from copycat_agent.backfill.path_runs import Runs, choose
+from copycat_agent.backfill.path_runs import PathRuns, choose
 from copycat_agent.cli.backfill import _with_ways_out
 from copycat_agent.cli.backfill_job import BackfillRequest, delivered_before, moment, rate_of, resolve_run, window_of
 from copycat_agent.definitions import load_file
@@ -110,7 +110,7 @@ def test_an_unfinished_run_is_resumed_or_begun_anew_on_request_only(
     _, second = resolve_run(definition, settings, asked(log, again=True))
     assert second is not None
     assert second.directory != first.directory
-    assert [run.state for run in Runs(settings.state_dir).all() if run.directory == first.directory] == ["given_up"]
+    assert [run.state for run in PathRuns(settings.state_dir).all() if run.directory == first.directory] == ["given_up"]
 
 
 def test_a_run_that_is_worked_on_is_left_alone(definition: Definition, settings: Settings, tmp_path: Path) -> None:

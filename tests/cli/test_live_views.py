@@ -12,11 +12,11 @@ from rich.console import Console, RenderableType
 from copycat_agent.api import AgentClient, AgentUnreachableError
 from copycat_agent.api.words import connector_facts, is_degraded
 from copycat_agent.cli import status, top
-from copycat_agent.cli.screen import AgentWatch, LookAtAgent, Rates, TableColumn, fitting, table
+from copycat_agent.cli.screen import AgentSnapshot, AgentWatch, Rates, TableColumn, fitting, table
 from copycat_agent.cli.shown import exactly_once_facts, spark
 from copycat_agent.cli.status import connectors_table
 from copycat_agent.cli.top import body, head
-from copycat_agent.cli.top_screen import LookAtTop
+from copycat_agent.cli.top_screen import TopSnapshot
 from copycat_agent.display import age, rate, size, visible
 
 NOW = 1_763_776_800.0
@@ -100,7 +100,7 @@ BUSY = [
 ]
 
 
-def look(connectors: list[dict[str, Any]], **agent: Any) -> LookAtAgent:
+def look(connectors: list[dict[str, Any]], **agent: Any) -> AgentSnapshot:
     """Two looks, a second apart, in which each connector moved by 500 records."""
     rates = Rates()
     before = copy.deepcopy(connectors)
@@ -108,12 +108,12 @@ def look(connectors: list[dict[str, Any]], **agent: Any) -> LookAtAgent:
         one["counts"]["acknowledged"] -= 500
     rates.look(before, 100.0)
     rates.look(connectors, 101.0)
-    return LookAtAgent({**AGENT, **agent}, connectors, NOW, rates=rates)
+    return AgentSnapshot({**AGENT, **agent}, connectors, NOW, rates=rates)
 
 
-def top_of(seen: LookAtAgent) -> LookAtTop:
+def top_of(seen: AgentSnapshot) -> TopSnapshot:
     """The same with a line for each connector."""
-    return LookAtTop(seen, {one["name"]: [0.0, 250.0, 500.0] for one in seen.connectors})
+    return TopSnapshot(seen, {one["name"]: [0.0, 250.0, 500.0] for one in seen.connectors})
 
 
 def drawn(what: RenderableType, width: int) -> list[str]:

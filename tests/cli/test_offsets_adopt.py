@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from copycat_agent.offsets.lanes import KeptLanes
+    from copycat_agent.offsets.lanes import SavedLanes
     from tests.cli.conftest import Said
 
 PLACE = OffsetsPartition(OFFSETS_TOPIC, 7)
@@ -35,7 +35,7 @@ def state(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
-def kept(state: Path, name: str = "app") -> KeptLanes:
+def kept(state: Path, name: str = "app") -> SavedLanes:
     with OffsetStore.open(state) as store:
         return store.lanes(name)
 

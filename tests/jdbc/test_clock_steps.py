@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, cast
 
 from copycat_agent.extending import Found
 from copycat_agent.sources.jdbc.bulk_reader import BulkReader
-from copycat_agent.sources.jdbc.chosen_tables import Tracked
+from copycat_agent.sources.jdbc.chosen_tables import TrackedTable
 from copycat_agent.sources.jdbc.database import TableInfo
 from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
-from copycat_agent.sources.jdbc.numbered_reader import LateClock, NumberedRows
+from copycat_agent.sources.jdbc.numbered_reader import DelayedClock, NumberedRows
 from copycat_agent.sources.jdbc.statements import Dialect
 from tests.rig.waiting import wait_until
 
@@ -23,7 +23,7 @@ NO_DATABASE = cast("Database", None)
 
 def test_after_a_clock_that_was_ahead_was_set_back_a_table_is_read_again_at_its_interval() -> None:
     options = JdbcOptions(url="jdbc:h2:mem:x", tables=("t",), mode="bulk", poll_interval=0.3)
-    reader, tracked = BulkReader(options, NO_DATABASE), Tracked(TableInfo(("t",), (), ()), None, None)
+    reader, tracked = BulkReader(options, NO_DATABASE), TrackedTable(TableInfo(("t",), (), ()), None, None)
     saved = {"t": {"run": 2, "after": None, "range": [None, None], "ended_ms": int(time.time() * 1000) + HOUR_MS}}
 
     def is_read() -> bool:
@@ -40,7 +40,7 @@ class Clocks:
     wall, running = 1_700_000_000.0, 0.0
 
     def __init__(self) -> None:
-        self.late = LateClock(60.0, lambda: self.wall, lambda: self.running)
+        self.late = DelayedClock(60.0, lambda: self.wall, lambda: self.running)
 
     def after(self, seconds: float) -> int:
         self.wall, self.running = self.wall + seconds, self.running + seconds

@@ -8,7 +8,7 @@ import pytest
 
 from copycat_agent.extending import BlockedError, Found, RetriableError, Troubled
 from copycat_agent.sources.jdbc.bulk_reader import BulkReader
-from copycat_agent.sources.jdbc.chosen_tables import Tracked
+from copycat_agent.sources.jdbc.chosen_tables import TrackedTable
 from copycat_agent.sources.jdbc.database import ColumnInfo, TableError, TableInfo, translated_job_error
 from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 from copycat_agent.sources.jdbc.jdbc_source import JdbcSource, key_of
@@ -68,7 +68,7 @@ def test_a_key_that_is_altered_while_a_table_is_read_has_the_reading_begin_anew(
     position = {"run": 1, "after": [17], "range": [None, None], "ended_ms": 0}
 
     def query(key: tuple[str, ...], span: list[int | None]) -> str:
-        tracked = Tracked(TableInfo(("t",), columns, key), None, None)
+        tracked = TrackedTable(TableInfo(("t",), columns, key), None, None)
         return reader.query(tracked, {**position, "range": span}, {})[0]
 
     assert "17" in query(("a",), [None, None])

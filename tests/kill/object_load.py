@@ -24,7 +24,7 @@ from botocore.exceptions import ClientError
 
 from copycat_agent.offsets import ledger
 from copycat_agent.offsets.state_dir import DATABASE
-from copycat_agent.sources.objects.stores import Listed, key_of
+from copycat_agent.sources.objects.stores import ListedObject, key_of
 from tests.rig.ledger import make_line
 from tests.rig.object_store import ObjectStore
 
@@ -200,7 +200,7 @@ class ObjectLoad:
 
     def _key(self, one: Version) -> str:
         data = one.data(self._run_name)
-        return key_of(Listed(one.name, len(data), 0, f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'))
+        return key_of(ListedObject(one.name, len(data), 0, f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'))
 
     def _run(self) -> None:
         try:

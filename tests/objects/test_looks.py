@@ -12,7 +12,7 @@ from copycat_agent.extending import Found, Gone, Remembered, Troubled
 from copycat_agent.sources.objects import cleanup, memory, objects
 from copycat_agent.sources.objects.objects import Objects
 from copycat_agent.sources.objects.options import ObjectsOptions
-from copycat_agent.sources.objects.stores import KEY, Listed, Notice, key_of
+from copycat_agent.sources.objects.stores import KEY, ListedObject, ObjectNotice, key_of
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Shelf:
     lists_behind = True
 
     def __init__(self) -> None:
-        self.objects: dict[str, Listed] = {}
+        self.objects: dict[str, ListedObject] = {}
         self.listed_most: int | None = None
         self.closed: set[str] = set()
         self.told: Told | None = None
@@ -50,10 +50,10 @@ class Shelf:
 
     def put(self, name: str, size: int = 1, mtime_ms: int = 1000, version: str = "v") -> str:
         """Returns its key."""
-        self.objects[name] = Listed(name, size, mtime_ms, version)
+        self.objects[name] = ListedObject(name, size, mtime_ms, version)
         return key_of(self.objects[name])
 
-    def listed(self, names: NameRange) -> Iterator[Listed]:
+    def listed(self, names: NameRange) -> Iterator[ListedObject]:
         for number, one in enumerate(sorted(self.objects.values())):
             if number == self.listed_most:
                 self.listed_most = None
@@ -66,14 +66,14 @@ class Shelf:
         assert url
         return self.told
 
-    def look(self, name: str) -> Listed:
+    def look(self, name: str) -> ListedObject:
         if name in self.closed:
             raise PermissionError(13, "it is not allowed")
         if name not in self.objects:
             raise FileNotFoundError(2, "there is no such object")
         return self.objects[name]
 
-    def delete(self, found: Listed) -> None:
+    def delete(self, found: ListedObject) -> None:
         with self.turn:
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
@@ -83,7 +83,7 @@ class Shelf:
             raise PermissionError(13, "it is not allowed")
         del self.objects[found.name]
 
-    def copy(self, found: Listed, to: str) -> None:
+    def copy(self, found: ListedObject, to: str) -> None:
         self.objects[to] = found._replace(name=to)
 
     def tag(self, name: str, tag: str, value: str) -> None:
@@ -95,7 +95,7 @@ class Shelf:
     def name_at(self, path: str) -> str:
         return path.lstrip("/")
 
-    def open(self, found: Listed) -> BlockFile:
+    def open(self, found: ListedObject) -> BlockFile:
         raise NotImplementedError
 
 
@@ -380,11 +380,11 @@ class Told:
     """A queue in memory. `trouble`: what it raises."""
 
     def __init__(self) -> None:
-        self.waiting: list[Notice] = []
+        self.waiting: list[ObjectNotice] = []
         self.deleted: list[str] = []
         self.trouble: OSError | None = None
 
-    def receive(self, wait_seconds: int) -> Iterator[Notice]:
+    def receive(self, wait_seconds: int) -> Iterator[ObjectNotice]:
         assert wait_seconds in (0, 1)
         if self.trouble is not None:
             raise self.trouble
@@ -406,7 +406,7 @@ def test_a_message_is_deleted_once_its_objects_are_saved_and_never_where_that_ca
     for name, mtime_ms in {"old": now_ms - 200_000, "young": now_ms, "closed": 0}.items():
         shelf.put(name, mtime_ms=mtime_ms)
     shelf.closed.add("closed")
-    queue.waiting = [Notice((name,), name) for name in ("old", "young", "closed", "not there")]
+    queue.waiting = [ObjectNotice((name,), name) for name in ("old", "young", "closed", "not there")]
     agent.look()
     assert sorted(agent.names.values()) == ["old"]
     assert queue.deleted == [], "what a look tells is saved behind it"

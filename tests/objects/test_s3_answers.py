@@ -14,14 +14,14 @@ from copycat_agent.sources.objects import s3_store
 from copycat_agent.sources.objects.blocks import ReplacedError
 from copycat_agent.sources.objects.passes import NameRange
 from copycat_agent.sources.objects.s3_store import S3Store
-from copycat_agent.sources.objects.stores import Listed
+from copycat_agent.sources.objects.stores import ListedObject
 from tests.objects.conftest import LIST
 from tests.rig.object_store import CREDENTIALS
 
 if TYPE_CHECKING:
     from tests.objects.conftest import Handler, Server
 
-FOUND = Listed("a", 10, 1000, '"one"')
+FOUND = ListedObject("a", 10, 1000, '"one"')
 
 
 def read(server: Server) -> bytes:
@@ -151,14 +151,14 @@ def test_a_page_of_a_listing_is_read_whole(server: Server) -> None:
     server.answer = lambda handler: handler.say(200, page)
     store = S3Store(parse_address(server.uri))
     moment = int(datetime(2026, 11, 21, 5, 0, 0, 123_000, UTC).timestamp() * 1000)
-    assert list(store.listed(NameRange())) == [Listed(f"a {number}", number, moment, f'"{number}"') for number in range(1000)]
+    assert list(store.listed(NameRange())) == [ListedObject(f"a {number}", number, moment, f'"{number}"') for number in range(1000)]
 
 
 @pytest.mark.parametrize("when", ["Sat, 21 Nov 2026 05:00:00 GMT", "2026-11-21T05:00:00+00:00", "1795237200"])
 def test_a_page_of_another_form_is_read_as_botocore_does(server: Server, when: str) -> None:
     page = page_of(f"<Contents><Key>a</Key><LastModified>{when}</LastModified><Size>1</Size></Contents>")
     server.answer = lambda handler: handler.say(200, page)
-    assert list(S3Store(parse_address(server.uri)).listed(NameRange())) == [Listed("a", 1, 1_795_237_200_000, "")]
+    assert list(S3Store(parse_address(server.uri)).listed(NameRange())) == [ListedObject("a", 1, 1_795_237_200_000, "")]
 
 
 def test_a_page_that_breaks_off_is_an_error_of_the_store(server: Server) -> None:
@@ -183,5 +183,5 @@ def test_names_that_xml_cannot_hold_are_listed_and_asked_for_as_they_are(server:
     store = S3Store(parse_address(server.uri))
     assert [one.name for one in store.listed(NameRange())] == names
     for one in names:
-        store.delete(Listed(one, 1, 1, '"v"'))
+        store.delete(ListedObject(one, 1, 1, '"v"'))
     assert asked == ["", *names]

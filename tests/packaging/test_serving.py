@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from copycat_agent.cli import run
-from copycat_agent.cli.run import Serving
+from copycat_agent.cli.run import ServiceReporter
 from copycat_agent.systemd import ServiceManager
 from copycat_agent.worker import State
 
@@ -49,9 +49,9 @@ def agent() -> Double:
 
 
 @pytest.fixture
-def service(listener: socket.socket, agent: Double) -> Serving:
+def service(listener: socket.socket, agent: Double) -> ServiceReporter:
     manager = ServiceManager({"NOTIFY_SOCKET": listener.getsockname(), "WATCHDOG_USEC": "20000"})  # 20 ms
-    return Serving(manager, cast("Agent", agent))
+    return ServiceReporter(manager, cast("Agent", agent))
 
 
 def heard(listener: socket.socket) -> list[str]:
@@ -64,7 +64,7 @@ def heard(listener: socket.socket) -> list[str]:
             return lines
 
 
-def test_ready_comes_once_when_every_connector_has_started(listener: socket.socket, agent: Double, service: Serving) -> None:
+def test_ready_comes_once_when_every_connector_has_started(listener: socket.socket, agent: Double, service: ServiceReporter) -> None:
     agent.is_started = False
     service.tick()
     assert heard(listener) == ["STATUS=3 connectors: 1 blocked, 2 running", "WATCHDOG=1"]
@@ -75,7 +75,7 @@ def test_ready_comes_once_when_every_connector_has_started(listener: socket.sock
 
 
 def test_a_connector_that_cannot_start_does_not_hold_up_ready_for_ever(
-    listener: socket.socket, agent: Double, service: Serving, monkeypatch: pytest.MonkeyPatch
+    listener: socket.socket, agent: Double, service: ServiceReporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent.is_started = False
     monkeypatch.setattr(run, "READY_SECONDS", -1.0)
@@ -84,7 +84,7 @@ def test_a_connector_that_cannot_start_does_not_hold_up_ready_for_ever(
 
 
 def test_the_watchdog_hears_of_a_pipeline_that_moves_and_not_of_one_that_hangs(
-    listener: socket.socket, agent: Double, service: Serving
+    listener: socket.socket, agent: Double, service: ServiceReporter
 ) -> None:
     service.tick()
     assert "WATCHDOG=1" in heard(listener)
@@ -97,7 +97,7 @@ def test_the_watchdog_hears_of_a_pipeline_that_moves_and_not_of_one_that_hangs(
     assert "WATCHDOG=1" in heard(listener)
 
 
-def test_a_reload_ends_when_the_definitions_were_read(listener: socket.socket, agent: Double, service: Serving) -> None:
+def test_a_reload_ends_when_the_definitions_were_read(listener: socket.socket, agent: Double, service: ServiceReporter) -> None:
     service.tick()
     heard(listener)
     service.reloading()
@@ -111,10 +111,10 @@ def test_a_reload_ends_when_the_definitions_were_read(listener: socket.socket, a
     assert "READY=1" in heard(listener)
 
 
-def test_a_stop_is_told(listener: socket.socket, service: Serving) -> None:
+def test_a_stop_is_told(listener: socket.socket, service: ServiceReporter) -> None:
     service.stopping()
     assert heard(listener) == ["STOPPING=1", "STATUS=settles what is in flight"]
 
 
 def test_without_a_service_manager_the_agent_is_not_even_asked() -> None:
-    Serving(ServiceManager({}), cast("Agent", None)).tick()
+    ServiceReporter(ServiceManager({}), cast("Agent", None)).tick()

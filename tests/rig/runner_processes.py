@@ -1,4 +1,4 @@
-"""Runners as on executors of a cluster, without Spark: processes that come in by a `ClusterDoor`."""
+"""Runners as on executors of a cluster, without Spark: processes that come in by a `ClusterListener`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import copycat_agent
 from copycat_agent.runner import Work
-from copycat_agent.spark.cluster_door import ClusterDoor
-from copycat_agent.spark.cluster_task import Post
+from copycat_agent.spark.cluster_listener import ClusterListener
+from copycat_agent.spark.cluster_task import ResidentTask
 
 if TYPE_CHECKING:
     from copycat_agent.model import Batch
-    from copycat_agent.spark.cluster_door import RemoteLink
-    from copycat_agent.spark.staff import Roster
+    from copycat_agent.spark.cluster_listener import RemoteLink
+    from copycat_agent.spark.runner_pool import RunnerEvents
 
 _RUNNER = """
 import pickle, sys
@@ -27,28 +27,28 @@ print(*[pickle.loads(one).trouble for one in stay([pickle.load(sys.stdin.buffer)
 """
 
 
-class ProcessStaff:
-    """A `staff.Staff` of `count` processes. None is started again; `dismissed` are those that the executor had ended."""
+class ProcessRunnerPool:
+    """A `runner_pool.RunnerPool` of `count` processes. None is started again; `dismissed` are those that the executor had ended."""
 
     reason = "nobody has come"
 
     def __init__(self, count: int) -> None:
-        self.door = ClusterDoor("127.0.0.1", "127.0.0.1")
-        self.key = self.door.address.key
+        self.listener = ClusterListener("127.0.0.1", "127.0.0.1")
+        self.key = self.listener.address.key
         self.dismissed: list[int] = []
         self.processes: list[subprocess.Popen[bytes]] = []
         self._count = count
 
-    def start(self, roster: Roster) -> None:
+    def start(self, events: RunnerEvents) -> None:
         """Start the processes."""
-        del roster
+        del events
         for _ in range(self._count):
             self.add()
 
-    def add(self, **door: object) -> subprocess.Popen[bytes]:
-        """Start one more; `door` is what it knows otherwise of the door."""
-        address = self.door.address._replace(**door)  # type: ignore[arg-type]
-        post = Post(len(self.processes), "tests.spark.batches:run", copycat_agent.__version__, 30, address)
+    def add(self, **listener: object) -> subprocess.Popen[bytes]:
+        """Start one more; `listener` is what it knows otherwise of the listener."""
+        address = self.listener.address._replace(**listener)  # type: ignore[arg-type]
+        post = ResidentTask(len(self.processes), "tests.spark.batches:run", copycat_agent.__version__, 30, address)
         process = subprocess.Popen([sys.executable, "-c", _RUNNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert process.stdin is not None
         process.stdin.write(pickle.dumps(post))
@@ -63,7 +63,7 @@ class ProcessStaff:
 
     def accept(self) -> RemoteLink | None:
         """Whoever comes."""
-        return self.door.accept()
+        return self.listener.accept()
 
     def work(self, number: int, batch: Batch) -> Work:
         """Nothing but the batch."""
@@ -75,7 +75,7 @@ class ProcessStaff:
 
     def close(self) -> None:
         """Let nobody in."""
-        self.door.close()
+        self.listener.close()
 
     def wait(self, seconds: float) -> None:
         """End all processes, also those that are stopped."""

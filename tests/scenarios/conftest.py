@@ -9,8 +9,8 @@ import pytest
 from copycat_agent.executor import InlineExecutor
 from copycat_agent.options import SparkOptions
 from copycat_agent.spark.host import SparkHost
+from copycat_agent.spark.runner_pool import LocalRunnerPool
 from copycat_agent.spark.runners import RunnerExecutor
-from copycat_agent.spark.staff import LocalStaff
 from copycat_agent.watch import Watcher
 from tests.rig.shipping import Shipping
 
@@ -26,7 +26,7 @@ def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunnerExecuto
     """Resident runners on a Spark session that all scenarios share."""
     host = SparkHost(SparkOptions(), tmp_path_factory.mktemp("spark") / "run", 2)
     host.start()
-    executor = RunnerExecutor(LocalStaff(host))
+    executor = RunnerExecutor(LocalRunnerPool(host))
     yield executor
     executor.close()
     host.close()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.delivery.exactly_once.attempts import OPENINGS_AT_ONCE, World, kafka_world
+from copycat_agent.delivery.exactly_once.attempts import OPENINGS_AT_ONCE, KafkaAccess, kafka_access
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.transactional import KafkaSteps
@@ -316,9 +316,9 @@ def test_many_connectors_open_their_lanes_in_turns(
     topic, count, expected = make_topic(), 30, []
     lock, busy, most = Lock(), set[str](), 0
 
-    def world(definition: Definition, stopping: Callable[[], bool]) -> World:
+    def world(definition: Definition, stopping: Callable[[], bool]) -> KafkaAccess:
         nonlocal most
-        made = kafka_world(definition, stopping)
+        made = kafka_access(definition, stopping)
         close = made.close
         with lock:
             busy.add(definition.name)
@@ -342,7 +342,7 @@ def test_many_connectors_open_their_lanes_in_turns(
         definitions.append(one.definition(delivery=EXACTLY_ONCE))
     reasons = set[str]()
     with OffsetStore.open(tmp_path / "state") as store:
-        worker = Worker(store, inline, watcher, make_world=world)
+        worker = Worker(store, inline, watcher, make_access=world)
         worker.apply(definitions)
 
         def all_run() -> bool:

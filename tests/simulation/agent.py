@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 from copycat_agent.delivery.guarantees import Deliveries
 from copycat_agent.errors import FencedError, FileError, RetriableError
+from copycat_agent.fair_executor import FairExecutor
 from copycat_agent.formats import Chunk, LineFrames, LineOptions
 from copycat_agent.model import LaneOutcome, Loss, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.offsets import OffsetStore, agent_identity, schema
@@ -27,11 +28,10 @@ from copycat_agent.options import Definition, SourceOptions
 from copycat_agent.sources.log_file.log_file import LogFiles
 from copycat_agent.sources.log_file.log_kind import LOG_FILE, open_stream
 from copycat_agent.sources.log_file.log_options import LogFileOptions
-from copycat_agent.turns import Turns
 from copycat_agent.worker.connector import Connector
 from copycat_agent.worker.connector_io import ConnectorIO
 from copycat_agent.worker.context import Tools
-from copycat_agent.worker.effects import AnswerQuestions, Hear, Tend
+from copycat_agent.worker.effects import AdvanceDelivery, AnswerQuestions, CollectEvents
 from copycat_agent.worker.mounts import Mounts
 from copycat_agent.worker.orders import Taps
 from copycat_agent.worker.status import ConnectorMetrics, State
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from copycat_agent.wake import Wake
     from copycat_agent.watch import Watcher
     from copycat_agent.worker.effects import Effect, Performed
-    from copycat_agent.worker.mounts import MountUser
+    from copycat_agent.worker.mounts import ConnectorMounts
     from copycat_agent.worker.poll_loop import PollLoop, Running, Steps, Wait
 
 Results = tuple[SplitResult, ...]
@@ -113,7 +113,7 @@ class WatchedIO(ConnectorIO):
     def perform(self, effect: Effect) -> Performed:
         process = self._tools.executor
         assert isinstance(process, TaskProcess)
-        if isinstance(effect, Hear | AnswerQuestions | Tend):  # they change nothing outside
+        if isinstance(effect, CollectEvents | AnswerQuestions | AdvanceDelivery):  # they change nothing outside
             return super().perform(effect)
         name = type(effect).__name__
         process.effects.pass_by(f"effect {name}")
@@ -356,7 +356,7 @@ class _Loop:
         self.steps: Steps
         self.mounts = Mounts()  # which all answer
 
-    def start(self, steps: Steps, wake: Wake, mount_user: MountUser) -> Running:
+    def start(self, steps: Steps, wake: Wake, mount_user: ConnectorMounts) -> Running:
         del wake, mount_user
         self.steps = steps
         return cast("Running", _NotBusy())
@@ -436,10 +436,10 @@ class Agent:
         self.task.unsaved = {}
         self.task.is_paused = False
         self._threads: list[Callable[[], None]] = []
-        turns = Turns(1, start=self._threads.append)
+        turns = FairExecutor(1, start=self._threads.append)
         self.kafka.at_step = lambda step: effects.pass_by(f"kafka: {step}")
         store = cast("OffsetStore", self.store_door)
-        deliveries = Deliveries(store, make_world=self.kafka.world, turns=turns)
+        deliveries = Deliveries(store, make_access=self.kafka.world, executor=turns)
         self._loop = _Loop()
         tools = Tools(store, self.task, cast("Watcher", _NoEvents()), deliveries, cast("PollLoop", self._loop), make_source=self._make)
         self.connector = Connector(self.definition, tools, ConnectorMetrics(), Taps())

@@ -128,7 +128,7 @@ def _never_undecided(original: Any) -> Any:
 
     def match(*args: Any) -> Any:
         verdict = original(*args)
-        return rules.Own() if isinstance(verdict, rules.Undecided) else verdict
+        return rules.OwnFile() if isinstance(verdict, rules.Undecided) else verdict
 
     return match
 
@@ -157,7 +157,7 @@ BUGS: dict[str, Plant] = {
         lambda original: lambda self, fd, info, path, *, first: _at_the_end(original(self, fd, info, path, first=first), info),
     ),
     "a file that left its patterns is closed at once": changed(tracked.TrackedFile, "left_patterns", _closes_what_left),
-    "saved positions are not known again": changed(unfollowed.Unfollowed, "recall", _forgets_where),
+    "saved positions are not known again": changed(unfollowed.UnfollowedPartitions, "recall", _forgets_where),
     "newer files of a log wait for ever": always(rotation.RotationOrder, "stop_waiting", None),
     "newer files of a log do not wait for older ones": always(rotation.RotationOrder, "_make_wait", None),
     "a newer file goes first where one batch has both": changed(planning.FilePlanner, "plan", _newest_first),
@@ -172,14 +172,14 @@ BUGS: dict[str, Plant] = {
     ),
     "no batch is admitted": always(driver.ExactlyOnce, "admit", ()),
     "a file may be in two batches": lambda: patch.object(KnownFile, "may_be_planned", property(lambda _self: True)),
-    "growth is not noticed": always(followed.Followed, "note_readable", None),
+    "growth is not noticed": always(followed.FollowedFiles, "note_readable", None),
     "progress is not noted": always(tracked.TrackedFile, "note_progress", None),
     "a file that was found to be another one is read on": always(tracked.TrackedFile, "note_compared", None),
     "a file begun anew keeps its position": changed(tracked.TrackedFile, "begun_anew", _keeps_position),
     "a stop does not wait for batches": changed(machine.ConnectorMachine, "_settle_in_flight", lambda _: lambda _self: iter(())),
     "what Kafka holds of a lane is not taken at the start": always(lanes, "apply", []),
-    "what a previous generation was is forgotten": always(unfollowed.Unfollowed, "add_previous", None),
-    "nobody with the same head is found": always(unfollowed.Unfollowed, "candidates", []),
+    "what a previous generation was is forgotten": always(unfollowed.UnfollowedPartitions, "add_previous", None),
+    "nobody with the same head is found": always(unfollowed.UnfollowedPartitions, "candidates", []),
     "a file with unread lines is let go": changed(log_file.LogFiles, "finish", _closes_all),
     "what a task gave up is not undone": changed(log_file.LogFiles, "finish", _lands_nothing),
     "a shrunken file is not seen": changed(tracked.TrackedFile, "observe", _never_smaller),

@@ -74,7 +74,7 @@ BUGS: dict[str, Plant] = {
     "files that were cut or empty do not go on once that is saved": changed(preparation.Preparation, "finish", lambda _: lambda *_: []),
     "a file may be in two batches": changed(Planner, "land", lambda _: lambda self, partition: self.in_flight[partition]),
     "nobody compares a file with what was read of it": always(spool_stream.SpoolStream, "is_what_was_read", True),
-    "another file in its place is cleaned up": always(moves, "seen", moves.Seen.IT),
+    "another file in its place is cleaned up": always(moves, "seen", moves.NameState.IT),
     "nothing is ever cleaned up": always(cleanup_queue.CleanupQueue, "add", None),
     "ranges are never read": always(FileProgress, "next_range", None),
     "cleanup has nothing to do": always(cleaner.Cleaner, "does", value=False),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import copycat_agent
-from copycat_agent.batch.following import Reporting
+from copycat_agent.batch.following import BatchChannel
 from copycat_agent.errors import RetriableError
 from copycat_agent.model import Batch, Counts, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 
@@ -110,7 +110,7 @@ def _report(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Result
 
 def _report_and_join(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
     """As `report`, until something joins it; that it reads to the end."""
-    assert isinstance(stopping, Reporting), "a batch that may stay"
+    assert isinstance(stopping, BatchChannel), "a batch that may stay"
     told = _tell_ten_bytes(batch, stopping)
     Path(argument).write_text(str(os.getpid()))
     while not (joined := stopping.joined()):
@@ -124,7 +124,7 @@ def _report_and_die(batch: Batch, argument: str, stopping: Callable[[], bool]) -
 
 
 def _tell_ten_bytes(batch: Batch, stopping: Callable[[], bool]) -> Results:
-    assert isinstance(stopping, Reporting), "a batch that may stay"
+    assert isinstance(stopping, BatchChannel), "a batch that may stay"
     offsets = [replace(split.offset, position=split.offset.position + 10) for split in batch.splits]
     results = tuple(SplitResult(split, offset, Counts(read=1, acknowledged=1)) for split, offset in zip(batch.splits, offsets, strict=True))
     stopping.report(results)

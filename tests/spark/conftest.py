@@ -13,8 +13,8 @@ from copycat_agent.options import SparkOptions
 from copycat_agent.spark import workers_lock
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import JobExecutor
+from copycat_agent.spark.runner_pool import LocalRunnerPool
 from copycat_agent.spark.runners import RunnerExecutor
-from copycat_agent.spark.staff import LocalStaff
 from tests.rig.apart import ExecutorApart
 from tests.rig.spark_cluster import PROJECT, SparkCluster
 from tests.spark import batches
@@ -53,7 +53,7 @@ def hung() -> set[str]:
 @pytest.fixture(scope="package")
 def runners(host: SparkHost, hung: set[str]) -> Iterator[RunnerExecutor]:
     """The executor of `run`; a batch hangs when it takes half a second longer than it may."""
-    executor = RunnerExecutor(LocalStaff(host, batches.run), answer_seconds=0.5, look_seconds=0.2, hung=hung.intersection)
+    executor = RunnerExecutor(LocalRunnerPool(host, batches.run), answer_seconds=0.5, look_seconds=0.2, hung=hung.intersection)
     yield executor
     executor.close()
 

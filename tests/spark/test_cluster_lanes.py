@@ -26,8 +26,8 @@ def outcomes(batch: Batch, state: LaneState) -> list[LaneOutcome | None]:
         results = [SplitResult(split, split.offset) for split in given.splits]
         return (replace(results[0], outcome=LaneOutcome(state, Head(4, "n", 7))), *results[1:])
 
-    errand = cluster_task.Errand(batch, "", copycat_agent.__version__, None)
-    results: tuple[SplitResult, ...] = pickle.loads(cluster_task.run_errand(errand, never, run))
+    message = cluster_task.BatchMessage(batch, "", copycat_agent.__version__, None)
+    results: tuple[SplitResult, ...] = pickle.loads(cluster_task.run_message(message, never, run))
     return [result.outcome for result in results]
 
 
@@ -49,7 +49,7 @@ def test_the_outcome_is_on_the_first_result_whichever_files_look_otherwise_here(
 
 def test_an_executor_that_cannot_run_it_has_not_begun(tmp_path: Path) -> None:
     batch = replace(batch_of(definition("x:1", "t"), split_of(write(tmp_path / "f", b"a"))), delivery=PLAN)
-    refusal = cluster_task.refused(cluster_task.Errand(batch, "", "another version", None))
+    refusal = cluster_task.refused(cluster_task.BatchMessage(batch, "", "another version", None))
     assert refusal is not None
     (result,) = pickle.loads(refusal)
     assert result.outcome.state == "undone"

@@ -15,11 +15,11 @@ import pytest
 
 from copycat_agent.errors import RetriableError
 from copycat_agent.runner import BEAT_SECONDS
-from copycat_agent.spark import cluster_door
-from copycat_agent.spark.cluster_staff import changes, wanted
+from copycat_agent.spark import cluster_listener
+from copycat_agent.spark.cluster_runner_pool import changes, wanted
 from copycat_agent.spark.runners import RunnerExecutor
 from copycat_agent.tls_channel import connect
-from tests.rig.runner_processes import ProcessStaff
+from tests.rig.runner_processes import ProcessRunnerPool
 from tests.rig.waiting import wait_until
 from tests.spark.batches import batch, done
 
@@ -31,11 +31,11 @@ SECONDS = 60.0
 
 
 class Runners:
-    """An executor and its staff."""
+    """An executor and its pool."""
 
     def __init__(self, count: int = 2) -> None:
-        self.staff = ProcessStaff(count)
-        self.executor = RunnerExecutor(self.staff, answer_seconds=5.0, look_seconds=0.2)
+        self.pool = ProcessRunnerPool(count)
+        self.executor = RunnerExecutor(self.pool, answer_seconds=5.0, look_seconds=0.2)
 
     def are_there(self, count: int) -> None:
         """Wait until so many have come in."""
@@ -46,7 +46,7 @@ class Runners:
 def quiet() -> Iterator[None]:
     """One that is silent for two beats is as good as dead."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster_door, "QUIET_SECONDS", 2.5 * BEAT_SECONDS)
+        patch.setattr(cluster_listener, "QUIET_SECONDS", 2.5 * BEAT_SECONDS)
         yield
 
 
@@ -71,41 +71,41 @@ def test_batches_are_answered_by_processes_that_came_in_over_tcp(remote: Runners
     assert remote.executor.submit(work).result(SECONDS) == done(work)
     remote.are_there(2)
     pids = {remote.executor.submit(batch("answer", task=number)).result(SECONDS)[0].offset.path for number in range(4)}
-    assert pids == {str(one.pid) for one in remote.staff.processes}, "tasks are spread over them"
+    assert pids == {str(one.pid) for one in remote.pool.processes}, "tasks are spread over them"
     assert {str(pid) for pid in remote.executor.pids().values()} == pids
 
 
 def test_who_does_not_know_the_key_is_not_let_in(lasting: Runners) -> None:
     lasting.are_there(2)
-    stranger = lasting.staff.add(key=b"another key, as long as this one")
-    assert "cannot reach the agent" in lasting.staff.said_by(stranger)
+    stranger = lasting.pool.add(key=b"another key, as long as this one")
+    assert "cannot reach the agent" in lasting.pool.said_by(stranger)
     assert len(lasting.executor.connected()) == 2
 
 
 def test_a_runner_tells_nobody_the_key_who_is_not_the_agent(lasting: Runners) -> None:
     lasting.are_there(2)
-    deceived = lasting.staff.add(certificate=b"0" * 32)
-    assert "somebody else answers there" in lasting.staff.said_by(deceived)
+    deceived = lasting.pool.add(certificate=b"0" * 32)
+    assert "somebody else answers there" in lasting.pool.said_by(deceived)
     assert len(lasting.executor.connected()) == 2
 
 
 def test_strangers_who_say_nothing_keep_nobody_out(remote: Runners) -> None:
     remote.are_there(2)
-    address = remote.staff.door.address
+    address = remote.pool.listener.address
     silent = [socket.create_connection(address[:2]) for _ in range(20)]
-    remote.staff.add()
+    remote.pool.add()
     remote.are_there(3)
     for one in silent:
         one.close()
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x40\x00" + bytes(10_000)], ids=["silent", "slow"])
-def test_more_strangers_than_may_be_at_the_door_are_sent_away_in_time(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+def test_more_strangers_than_may_be_at_the_listener_are_sent_away_in_time(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     """`slow`: they send a long greeting, a byte at a time."""
-    monkeypatch.setattr(cluster_door, "MOST_STRANGERS", 3)
+    monkeypatch.setattr(cluster_listener, "MOST_STRANGERS", 3)
     monkeypatch.setattr("copycat_agent.tls_channel.MEET_SECONDS", 2.0)
     found = Runners(0)
-    strangers = [socket.create_connection(found.staff.door.address[:2]) for _ in range(5)]
+    strangers = [socket.create_connection(found.pool.listener.address[:2]) for _ in range(5)]
     ended = threading.Event()
 
     def drip() -> None:
@@ -119,7 +119,7 @@ def test_more_strangers_than_may_be_at_the_door_are_sent_away_in_time(monkeypatc
     thread = threading.Thread(target=drip)
     thread.start()
     try:
-        found.staff.add()
+        found.pool.add()
         found.are_there(1)
     finally:
         ended.set()
@@ -130,7 +130,7 @@ def test_more_strangers_than_may_be_at_the_door_are_sent_away_in_time(monkeypatc
 
 
 def test_a_message_before_the_key_cannot_be_long(lasting: Runners) -> None:
-    address = lasting.staff.door.address
+    address = lasting.pool.listener.address
     channel = connect(address.host, address.port, address.certificate)
     channel.recv_bytes()  # its challenge
     with pytest.raises((OSError, EOFError)):
@@ -138,7 +138,7 @@ def test_a_message_before_the_key_cannot_be_long(lasting: Runners) -> None:
     channel.close()
 
 
-def test_a_staff_hears_for_how_long_a_runner_was_there(remote: Runners) -> None:
+def test_a_pool_hears_for_how_long_a_runner_was_there(remote: Runners) -> None:
     remote.are_there(2)
     assert remote.executor.ended(0, "") > 0
     assert (remote.executor.ended(0, ""), remote.executor.ended(7, "")) == (0, 0), "they never came"
@@ -166,8 +166,8 @@ def test_batches_of_a_runner_that_says_nothing_any_more_are_planned_elsewhere(re
     (result,) = silent.result(20)
     assert isinstance(result.error, RetriableError)
     assert time.monotonic() - began < 20
-    (index,) = remote.staff.dismissed
-    assert remote.staff.processes[index].pid == pid
+    (index,) = remote.pool.dismissed
+    assert remote.pool.processes[index].pid == pid
     (other,) = remote.executor.submit(batch("answer")).result(SECONDS)
     assert other.offset.path != str(pid)
 
@@ -175,7 +175,7 @@ def test_batches_of_a_runner_that_says_nothing_any_more_are_planned_elsewhere(re
 def test_a_runner_that_computes_for_long_says_that_it_lives(lasting: Runners) -> None:
     lasting.are_there(2)
     assert lasting.executor.submit(batch("burn", str(3 * BEAT_SECONDS))).result(SECONDS)[0].error is None
-    assert lasting.staff.dismissed == []
+    assert lasting.pool.dismissed == []
 
 
 def test_a_runner_that_was_given_up_ends_its_batches_when_it_goes_on(remote: Runners, flag: Path) -> None:
@@ -186,27 +186,27 @@ def test_a_runner_that_was_given_up_ends_its_batches_when_it_goes_on(remote: Run
     process.suspend()
     silent.result(20)
     process.resume()
-    (index,) = remote.staff.dismissed
-    assert remote.staff.processes[index].wait(SECONDS) == 0
+    (index,) = remote.pool.dismissed
+    assert remote.pool.processes[index].wait(SECONDS) == 0
 
 
 def test_a_runner_that_is_sent_away_answers_for_what_it_has(remote: Runners, flag: Path) -> None:
     remote.are_there(2)
     last = remote.executor.submit(batch("until-told", str(flag)))
     wait_until(flag.exists, SECONDS, "the batch runs")
-    index = next(number for number, one in enumerate(remote.staff.processes) if one.pid == int(flag.read_text()))
+    index = next(number for number, one in enumerate(remote.pool.processes) if one.pid == int(flag.read_text()))
     remote.executor.retire(index)
     assert last.result(SECONDS)[0].offset.path == "settled"
-    assert remote.staff.processes[index].wait(SECONDS) == 0
+    assert remote.pool.processes[index].wait(SECONDS) == 0
     pids = {remote.executor.submit(batch("answer", task=number)).result(SECONDS)[0].offset.path for number in range(4)}
-    assert pids == {str(remote.staff.processes[1 - index].pid)}
+    assert pids == {str(remote.pool.processes[1 - index].pid)}
 
 
 def test_tasks_spread_to_a_runner_that_comes_later(remote: Runners) -> None:
     remote.are_there(2)
     tasks = range(6)
     before = {remote.executor.submit(batch("answer", task=number)).result(SECONDS)[0].offset.path for number in tasks}
-    late = remote.staff.add()
+    late = remote.pool.add()
     remote.are_there(3)
     after = [remote.executor.submit(batch("answer", task=number)).result(SECONDS)[0].offset.path for _ in range(2) for number in tasks]
     assert str(late.pid) not in before

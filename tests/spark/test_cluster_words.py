@@ -22,7 +22,7 @@ from copycat_agent.options import AgentOptions, KafkaOptions, SparkOptions
 from copycat_agent.spark import cluster_task, sql_task
 from copycat_agent.spark.cluster_host import TRUSTED, ClusterHost, addresses, driver_host, is_cluster, refusal, settings, zip_package
 from copycat_agent.spark.cluster_job import TOKEN_BYTES, Exchange
-from copycat_agent.spark.cluster_staff import ClusterStaff
+from copycat_agent.spark.cluster_runner_pool import ClusterRunnerPool
 from copycat_agent.spark.cluster_task import RUN
 from copycat_agent.spark.session import configuration
 from tests.rig.threads import NewThreads
@@ -124,12 +124,12 @@ def test_a_definition_without_secrets_may_go_anywhere(tmp_path: Path) -> None:
 def test_a_runner_is_sent_no_secret_either_and_no_credential_of_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
     conf = {"spark.driver.host": "192.0.2.5", "spark.driver.bindAddress": "127.0.0.1"}
-    staff = ClusterStaff(ClusterHost(SparkOptions(conf=conf), tmp_path, FAR, None))
+    pool = ClusterRunnerPool(ClusterHost(SparkOptions(conf=conf), tmp_path, FAR, None))
     plain = replace(batch("answer"), definition=pickle.dumps(_definition(tmp_path)))
-    assert "canary" not in repr(staff.work(1, plain))
+    assert "canary" not in repr(pool.work(1, plain))
     with pytest.raises(FatalError, match="holds secrets"):
-        staff.work(1, replace(plain, definition=pickle.dumps(_definition(tmp_path, security=SECURITY))))
-    staff.close()
+        pool.work(1, replace(plain, definition=pickle.dumps(_definition(tmp_path, security=SECURITY))))
+    pool.close()
 
 
 def test_the_secret_of_a_clusters_channel_is_no_setting_of_a_local_session(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_the_secret_of_a_clusters_channel_is_no_setting_of_a_local_session(tmp_p
 def test_an_address_that_is_not_of_this_host_is_said_to_be(tmp_path: Path) -> None:
     conf = {"spark.driver.host": "192.0.2.5"}
     with pytest.raises(FatalError, match="cannot be let in at this host's address") as raised:
-        ClusterStaff(ClusterHost(SparkOptions(conf=conf), tmp_path, FAR, None))
+        ClusterRunnerPool(ClusterHost(SparkOptions(conf=conf), tmp_path, FAR, None))
     assert "spark.driver.bindAddress" in raised.value.hint
 
 
@@ -154,11 +154,11 @@ def test_the_package_that_travels_is_whole(tmp_path: Path) -> None:
 
 
 def test_an_executor_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cluster_task.seat(__version__).trouble == ""
-    assert "of its own" in cluster_task.seat("9.9").trouble
-    assert cluster_task.seat(__version__, ("for_queries",)).trouble == "its Python lacks for_queries"
+    assert cluster_task.describe_python(__version__).trouble == ""
+    assert "of its own" in cluster_task.describe_python("9.9").trouble
+    assert cluster_task.describe_python(__version__, ("for_queries",)).trouble == "its Python lacks for_queries"
     monkeypatch.setattr(cluster_task, "NEEDED", ("orjson", "not_there", "not.there"))
-    found = cluster_task.seat(__version__)
+    found = cluster_task.describe_python(__version__)
     assert found.trouble == "its Python lacks not_there, not.there"
     assert found.host in str(cluster_task.unfit(found))
 
@@ -167,8 +167,8 @@ def _carried(path: str, end: int, compression: str = "") -> SplitResult:
     """What a task on a cluster makes of a file that the driver saw with `end` bytes."""
     split = Split(SourcePartition("app", "k"), path, path, SourceOffset(0, compression=compression), end)
     work = replace(batch("echo"), splits=(split,))
-    errand = cluster_task.Errand(work, "tests.spark.batches:run", __version__, None)
-    ((result,),) = map(pickle.loads, cluster_task.carry([errand]))
+    message = cluster_task.BatchMessage(work, "tests.spark.batches:run", __version__, None)
+    ((result,),) = map(pickle.loads, cluster_task.carry([message]))
     return result  # type: ignore[no-any-return]
 
 
@@ -203,8 +203,8 @@ def test_an_executor_that_lacks_what_queries_need_says_so_for_those_alone(monkey
     monkeypatch.setattr(cluster_task, "QUERIES_NEED", ("not_there",))
     assert "lacks" not in str(_carried("/nowhere", 1).error)
     split = Split(SourcePartition("app", "k"), "/a", "/a", SourceOffset(0), 1)
-    errand = cluster_task.Errand(replace(batch("echo"), splits=(split,)), "tests.spark.batches:run", __version__, None)
-    ((result,),) = [pickle.loads(sql_task.there(errand, None))]  # type: ignore[arg-type]  # nothing is asked
+    message = cluster_task.BatchMessage(replace(batch("echo"), splits=(split,)), "tests.spark.batches:run", __version__, None)
+    ((result,),) = [pickle.loads(sql_task.there(message, None))]  # type: ignore[arg-type]  # nothing is asked
     assert "lacks not_there" in str(result.error)
 
 

@@ -256,7 +256,7 @@ _AGENT = """
 import sys, pickle, pathlib
 from copycat_agent.options import SparkOptions
 from copycat_agent.spark import workers_lock
-from copycat_agent.spark.staff import LocalStaff
+from copycat_agent.spark.runner_pool import LocalStaff
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.runners import RunnerExecutor
 from tests.spark import batches

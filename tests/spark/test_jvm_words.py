@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from copycat_agent.spark.host import End, gave_up
+from copycat_agent.spark.host import JvmEnd, gave_up
 from copycat_agent.spark.jvm import is_complaint
 
 
@@ -36,4 +36,4 @@ def test_errors_of_java_and_spark_are_told_from_what_workers_print(text: str, ex
     ],
 )
 def test_a_jvm_that_never_came_up_is_told_from_one_that_did_not_stay(up_seconds: tuple[float | None, ...], expected: str) -> None:
-    assert gave_up([End("SIGKILL", at, up) for at, up in zip((100.0, 103.0, 112.5), up_seconds, strict=True)]) == expected
+    assert gave_up([JvmEnd("SIGKILL", at, up) for at, up in zip((100.0, 103.0, 112.5), up_seconds, strict=True)]) == expected

@@ -10,7 +10,7 @@ import pytest
 
 from copycat_agent.errors import FatalError
 from copycat_agent.spark import rundir
-from copycat_agent.spark.link import Door
+from copycat_agent.spark.link import RunnerListener
 from tests.rig.disk import mounted
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ def test_on_a_file_system_that_turned_read_only_the_end_raises_nothing(tmp_path:
         sockets = rundir.prepare(disk / "run")
         for name in ("gateway", "jvm.args"):
             (disk / "run" / name).write_text("")
-        door = Door(str(sockets / "runners"))
+        listener = RunnerListener(str(sockets / "runners"))
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-        door.close()
+        listener.close()
         rundir.remove(disk / "run")
         rundir.sweep(disk / "run", sockets)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from copycat_agent import logs
-from copycat_agent.logs.handler import BYTES_MAX, LINES_MAX, Recent
+from copycat_agent.logs.handler import BYTES_MAX, LINES_MAX, RecentLines
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_memory_is_bounded_by_lines(log: logs.Log) -> None:
 
 
 def test_memory_is_bounded_by_the_length_of_lines() -> None:
-    recent = Recent()
+    recent = RecentLines()
     for number in range(20):
         recent.add(f"{number} " + "x" * (BYTES_MAX // 10))
     assert [line.partition(" ")[0] for line in recent.lines()] == [str(number) for number in range(11, 20)]

@@ -24,7 +24,7 @@ from copycat_agent.model import (
     state_partition,
 )
 from copycat_agent.offsets import LaneCommit, OffsetStore
-from copycat_agent.offsets.lanes import KeptLanes
+from copycat_agent.offsets.lanes import SavedLanes
 from copycat_agent.transactions.opening import Lanes, LaneSnapshot
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def store(tmp_path: Path) -> Iterator[OffsetStore]:
 def test_a_connector_without_lanes_has_none_and_marks_nothing(store: OffsetStore) -> None:
     store.commit({part("x", "plain"): at(1)})
     store.forget([part("x", "plain")])
-    assert store.lanes("plain") == KeptLanes()
+    assert store.lanes("plain") == SavedLanes()
     assert marks(store, "plain") == {}
 
 
@@ -94,7 +94,7 @@ def test_lanes_survive_a_restart(store: OffsetStore, tmp_path: Path) -> None:
     store.close()
     with OffsetStore.open(tmp_path / "state") as again:
         assert (again.lanes("app"), marks(again)) == before
-    expected = KeptLanes("c1", PLACE, {0: Head(6, "now", 60), 1: Head(5, "now", 50)}, id=before[0].id, asks=False, registered="app")
+    expected = SavedLanes("c1", PLACE, {0: Head(6, "now", 60), 1: Head(5, "now", 50)}, id=before[0].id, asks=False, registered="app")
     expected = replace(expected, is_new=False)
     assert before == (expected, {"c": 1})
 
@@ -271,13 +271,13 @@ def test_a_reset_while_the_store_is_lost_counts_more_than_what_kafka_says(tmp_pa
 def test_a_reset_of_a_connector_without_lanes_is_but_that(store: OffsetStore) -> None:
     store.commit({part("x", "plain"): at(1)})
     assert store.begin_anew("plain") == 1
-    assert store.lanes("plain") == KeptLanes()
+    assert store.lanes("plain") == SavedLanes()
 
 
 def test_from_exactly_once_to_at_least_once_and_back_the_local_positions_count(store: OffsetStore) -> None:
     store.leave_lanes("app")
     store.leave_lanes("plain")
-    assert (store.lanes("app").adopt, store.lanes("plain")) == ("local", KeptLanes())
+    assert (store.lanes("app").adopt, store.lanes("plain")) == ("local", SavedLanes())
     store.commit({part("a"): at(700)}, forget=[part("b")])
     assert marks(store) == {}  # no end of a file is remembered for as long as there are no lanes
     open_lanes(store, lane0=8, lane1=6)

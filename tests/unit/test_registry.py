@@ -20,7 +20,7 @@ from copycat_agent.encoding.encoder import compiled
 from copycat_agent.errors import FatalError
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.options import AgentOptions, Definition
-from copycat_agent.registry import MissingPartError, Registry, Unusable
+from copycat_agent.registry import MissingPartError, Registry, UnusablePart
 from copycat_agent.sources import SOURCES
 from copycat_agent.templates import SplitMeta
 from copycat_agent.transforms import TRANSFORMS, Draft, build_transform
@@ -186,7 +186,7 @@ def test_a_name_that_two_packages_bring_is_nobodys(installed: Install, tmp_path:
 
 def test_a_package_that_is_repaired_is_there_without_a_restart(installed: Install, tmp_path: Path) -> None:
     installed("copycat-shout", {"transforms": {"shout": "shouting:SHOUT"}}, {"shouting": "raise RuntimeError"})
-    assert isinstance(TRANSFORMS.find("shout"), Unusable)
+    assert isinstance(TRANSFORMS.find("shout"), UnusablePart)
     installed("copycat-other", {}, {"shouting": SHOUT + "\n    # of another length, since times of compiled files are in seconds"})
     assert load(tmp_path / "d", "transforms: [{shout: message}]\n").problems == ()
 
@@ -264,7 +264,7 @@ def test_a_package_asks_for_parts_of_others_while_it_is_imported(installed: Inst
     asking = "from copycat_agent.extending import TRANSFORMS\nTRANSFORMS['shout']\n" + dedent(SHOUT.replace("shout", "louder"))
     installed("copycat-shout", {"transforms": {"shout": "shouting:SHOUT"}}, {"shouting": SHOUT})
     installed("copycat-louder", {"transforms": {"louder": "louder:SHOUT"}}, {"louder": asking})
-    assert not isinstance(TRANSFORMS["louder"], Unusable)
+    assert not isinstance(TRANSFORMS["louder"], UnusablePart)
 
 
 def test_what_is_missing_is_a_key_error_and_crosses_processes() -> None:

@@ -153,7 +153,7 @@ def test_rows_are_told_however_they_change(tmp_path: Path, statement: str) -> No
         with store.writing() as connection:
             connection.execute(statement)
         with store.using() as connection:
-            assert log.there == everything(connection, agent_identity.Kept(store.agent_uuid))
+            assert log.there == everything(connection, agent_identity.StoredIdentity(store.agent_uuid))
 
 
 def test_what_the_directory_has_goes_there_where_nothing_is(tmp_path: Path) -> None:

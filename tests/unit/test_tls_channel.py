@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.spark.cluster_door import identity
+from copycat_agent.spark.cluster_listener import identity
 from copycat_agent.tls_channel import TlsChannel, connect
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from copycat_agent.api.connect.config_keys import ConfigKey, part_keys
 from copycat_agent.api.connect.flat_config import THEIRS
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.formats.records import FORMATS
-from copycat_agent.registry import Registry, Unusable
+from copycat_agent.registry import Registry, UnusablePart
 from copycat_agent.transforms import TRANSFORMS
 
 OURS = {theirs: ours for ours, theirs in THEIRS.items()}
@@ -41,7 +41,7 @@ def keys_below(config: Mapping[str, str]) -> Iterator[ConfigKey]:
 
 def _moved(registry: Registry[Any], name: str, prefix: str) -> Iterator[ConfigKey]:
     part = registry.find(name) if name else None
-    if part is not None and not isinstance(part, Unusable):
+    if part is not None and not isinstance(part, UnusablePart):
         group = prefix.partition(".")[0]
         yield from (key._replace(name=prefix + key.name, group=group, required=False) for key in part_keys(part.options))
 

@@ -12,7 +12,7 @@ from copycat_agent import __version__
 from copycat_agent.api.connect.calls import Call, Reply, WorkerView, not_found
 from copycat_agent.api.connect.config_keys import ConfigKey, connector_keys, part_keys
 from copycat_agent.converters import CONVERTERS
-from copycat_agent.registry import Registry, Unusable
+from copycat_agent.registry import Registry, UnusablePart
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS
 
@@ -50,7 +50,7 @@ def keys_of(plugin: str) -> tuple[ConfigKey, ...] | None:
         if not plugin.startswith(kind.prefix):
             continue
         entry = kind.registry.find(plugin.removeprefix(kind.prefix))
-        if entry is not None and not isinstance(entry, Unusable):
+        if entry is not None and not isinstance(entry, UnusablePart):
             return connector_keys(entry.options, plugin) if kind.type == "source" else part_keys(entry.options)
     return None
 

@@ -10,7 +10,7 @@ from copycat_agent.api.handlers import Request, connector, definition, files
 from copycat_agent.api.page.markup import Heading, Html, facts, joined, table, tag, within
 from copycat_agent.api.page.order_page import order_links
 from copycat_agent.api.page.overview import lost_tag, state_tag
-from copycat_agent.api.page.page_frame import Fields, Moment, View, line
+from copycat_agent.api.page.page_frame import Fields, View, ViewContext, line
 from copycat_agent.api.words import (
     TROUBLED_FILES,
     Document,
@@ -39,7 +39,7 @@ _FILES = (
 _VALUES = (Heading("option"), Heading("value"), Heading("from"))
 
 
-def connector_page(moment: Moment, name: str, _fields: Fields) -> View:
+def connector_page(moment: ViewContext, name: str, _fields: Fields) -> View:
     """Returns the page of a connector. Raises UnknownConnectorError."""
     one = cast("dict[str, Any]", connector(moment.control, Request("", None, name)))
     live = joined(_state(moment, one), _files(moment, name), _definition(moment, name))
@@ -56,7 +56,7 @@ def _looking(name: str) -> Html:
     )
 
 
-def _state(moment: Moment, one: Document) -> Html:
+def _state(moment: ViewContext, one: Document) -> Html:
     why = reason_words(one)
     state = joined(state_tag(one), f" for {age(moment.now - one['since'])}")
     shown = connector_facts(one, moment.now) | {"lost, ever": lost_tag(one)}
@@ -66,7 +66,7 @@ def _state(moment: Moment, one: Document) -> Html:
     return joined(tag("p", why, class_="why") if why else "", told, figure)
 
 
-def _files(moment: Moment, name: str) -> Html:
+def _files(moment: ViewContext, name: str) -> Html:
     followed = cast("dict[str, Any]", files(moment.control, Request(f"limit={FILES}", None, name)))
     rows, title = within((_file(moment, name, one) for one in followed["files"]), _FILES_BYTES), tag("h2", "Files and positions")
     if not rows:
@@ -77,7 +77,7 @@ def _files(moment: Moment, name: str) -> Html:
     return joined(title, table(_FILES, rows, caption))
 
 
-def _file(moment: Moment, name: str, one: Document) -> Sequence[str]:
+def _file(moment: ViewContext, name: str, one: Document) -> Sequence[str]:
     return (
         joined(_path(name, one), tag("span", one["why"], class_="why") if one["why"] else ""),
         tag("span", one["state"], class_="bad") if one["state"] in TROUBLED_FILES else one["state"],
@@ -95,7 +95,7 @@ def _path(name: str, one: Document) -> Html:
     return tag("a", one["path"], href=f"/connectors/{name}/file?{address}") if one["key"] else joined(one["path"])
 
 
-def _definition(moment: Moment, name: str) -> Html:
+def _definition(moment: ViewContext, name: str) -> Html:
     runs = cast("dict[str, Any]", definition(moment.control, Request("", None, name)))
     by_default = [one for one in runs["values"] if one["from"] == "default"]
     given = [one for one in runs["values"] if one["from"] != "default"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from copycat_agent.api.page.markup import joined, tag
-from copycat_agent.api.page.page_frame import Fields, Moment, View, back_to, ran
+from copycat_agent.api.page.page_frame import Fields, View, ViewContext, back_to, ran
 from copycat_agent.errors import UnknownConnectorError
 
 
-def file_page(moment: Moment, name: str, fields: Fields) -> View:
+def file_page(moment: ViewContext, name: str, fields: Fields) -> View:
     """Returns the page of the file with `key`. Raises UnknownConnectorError unless the connector follows it: no other file is shown."""
     key = fields.get("key", "")
     found = next((one for one in moment.control.files(name) if key and one.key == key), None)

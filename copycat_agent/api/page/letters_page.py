@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from copycat_agent.api.page.markup import Html, joined, lines, tag, within
 from copycat_agent.api.page.order_page import confirmation
-from copycat_agent.api.page.page_frame import COMMAND_BYTES, Fields, Moment, View, back_to, ran
+from copycat_agent.api.page.page_frame import COMMAND_BYTES, Fields, View, ViewContext, back_to, ran
 from copycat_agent.display import visible
 from copycat_agent.errors import BusyError
 
@@ -24,7 +24,7 @@ _replaying = threading.Lock()
 """Only one replay at a time: two of one connector would send its letters twice."""
 
 
-def letters_page(moment: Moment, name: str, _fields: Fields) -> View:
+def letters_page(moment: ViewContext, name: str, _fields: Fields) -> View:
     """Returns the page of the connector's newest letters. Raises UnknownConnectorError."""
     title, dlq = f"Dead letters of {name}", moment.control.definition(name).errors.dlq
     head = joined(tag("h1", title), back_to(name))
@@ -72,7 +72,7 @@ def _place(box: str) -> str:
     return f"{int(match[1])}:{int(match[2])}" if match else ""
 
 
-def replay_page(moment: Moment, name: str, fields: Fields) -> View:
+def replay_page(moment: ViewContext, name: str, fields: Fields) -> View:
     """Returns the page that asks to confirm a replay of all letters, or of the chosen ones. Raises UnknownConnectorError."""
     moment.control.status(name)
     letters = f"/connectors/{name}/letters"
@@ -92,7 +92,7 @@ def replay_page(moment: Moment, name: str, fields: Fields) -> View:
     return View(title, joined(tag("h1", title), tag("p", meaning), confirmation("Replay", letters, *kept)))
 
 
-def replayed(moment: Moment, name: str, fields: Fields) -> View:
+def replayed(moment: ViewContext, name: str, fields: Fields) -> View:
     """Replays letters. Returns a page with the result. Raises UnknownConnectorError, and BusyError while another replay is under way."""
     moment.control.status(name)
     places = [place for field in fields if (place := _place(field))]

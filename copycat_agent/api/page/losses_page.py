@@ -9,7 +9,7 @@ from typing import Any, cast
 from copycat_agent.api import is_name
 from copycat_agent.api.handlers import Request, losses
 from copycat_agent.api.page.markup import Heading, Html, joined, table, tag, within
-from copycat_agent.api.page.page_frame import Fields, Moment, View
+from copycat_agent.api.page.page_frame import Fields, View, ViewContext
 from copycat_agent.api.words import Document
 from copycat_agent.display import count
 from copycat_agent.errors import UnknownConnectorError
@@ -38,7 +38,7 @@ _LOSSES = (
 )
 
 
-def losses_page(moment: Moment, _name: str, fields: Fields) -> View:
+def losses_page(moment: ViewContext, _name: str, fields: Fields) -> View:
     """Returns the losses of the connector in the query, or of all. Raises UnknownConnectorError for an invalid name."""
     name = fields.get("connector", "")
     if name and not is_name(name):

@@ -6,7 +6,7 @@ from operator import methodcaller
 from typing import NamedTuple
 
 from copycat_agent.api.page.markup import Html, joined, tag
-from copycat_agent.api.page.page_frame import Fields, Moment, View
+from copycat_agent.api.page.page_frame import Fields, View, ViewContext
 from copycat_agent.errors import BusyError
 
 
@@ -35,7 +35,7 @@ def order_links(name: str, state: str) -> Html:
     return joined(*(tag("a", ORDERS[one].title, href=f"/connectors/{name}/{one}", class_="button") for one in fitting))
 
 
-def order_page(address: str, moment: Moment, name: str, _fields: Fields) -> View:
+def order_page(address: str, moment: ViewContext, name: str, _fields: Fields) -> View:
     """Returns the page that asks to confirm an order. Raises UnknownConnectorError."""
     moment.control.status(name)
     order = ORDERS[address]
@@ -48,7 +48,7 @@ def confirmation(button: str, back: str, *fields: Html) -> Html:
     return tag("form", *fields, tag("button", button, class_="does"), tag("a", "No, go back", href=back), method="post")
 
 
-def carry_out(address: str, moment: Moment, name: str, _fields: Fields) -> str:
+def carry_out(address: str, moment: ViewContext, name: str, _fields: Fields) -> str:
     """Carries out an order. Returns the address to show next. Raises UnknownConnectorError, and BusyError for a disabled connector."""
     if not moment.control.status(name).enabled:
         raise BusyError(f"connector {name} is disabled by its definition", "set enabled: true there")

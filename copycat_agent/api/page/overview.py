@@ -10,7 +10,7 @@ from typing import Any
 
 from copycat_agent.api.handlers import connector_document, loss_totals
 from copycat_agent.api.page.markup import Heading, Html, joined, table, tag
-from copycat_agent.api.page.page_frame import Fields, Moment, View, line
+from copycat_agent.api.page.page_frame import Fields, View, ViewContext, line
 from copycat_agent.api.words import GOOD_STATES, Document, lag_words, lost_bytes, oldest_words, reason_words, state_words
 from copycat_agent.display import count, rate, size
 from copycat_agent.worker import Status
@@ -32,7 +32,7 @@ _HEADINGS = (
 )
 
 
-def overview(moment: Moment, _name: str, fields: Fields) -> View:
+def overview(moment: ViewContext, _name: str, fields: Fields) -> View:
     """Returns page `page` (from 1) of the connectors whose names contain `q`; the last page for a larger number."""
     wanted, written = fields.get("q", ""), fields.get("page", "")
     number = int(written) if _NUMBER.fullmatch(written) else 1
@@ -68,7 +68,7 @@ def _is_troubled(one: Status) -> bool:
     return one.state.value not in GOOD_STATES or one.unsaved or bool(one.troubled_files)
 
 
-def _row(moment: Moment, one: dict[str, Any]) -> Sequence[str]:
+def _row(moment: ViewContext, one: dict[str, Any]) -> Sequence[str]:
     why = _shortened(reason_words(one))
     return (
         tag("a", one["name"], href=f"/connectors/{one['name']}"),
@@ -83,7 +83,7 @@ def _row(moment: Moment, one: dict[str, Any]) -> Sequence[str]:
     )
 
 
-def _summary(moment: Moment, everyone: Sequence[Status]) -> str:
+def _summary(moment: ViewContext, everyone: Sequence[Status]) -> str:
     """Returns a summary such as `12 RUNNING, 1 FAILED; 1,234 records/s; 1.5 MiB unread`."""
     states = Counter(state_words({"state": one.state.value, "enabled": one.enabled}) for one in everyone)
     rates = [known for one in everyone if (known := moment.history.rate(one.name)) is not None]

@@ -24,7 +24,7 @@ from copycat_agent.api.page.letters_page import letters_page, replay_page, repla
 from copycat_agent.api.page.losses_page import losses_page
 from copycat_agent.api.page.order_page import ORDERS, carry_out, order_page
 from copycat_agent.api.page.overview import overview
-from copycat_agent.api.page.page_frame import Fields, Moment, View, document, error_document, now
+from copycat_agent.api.page.page_frame import Fields, View, ViewContext, document, error_document, now
 from copycat_agent.api.page.records_page import records, records_page
 from copycat_agent.api.page.try_page import tried, try_page
 from copycat_agent.api.rate_history import RateHistory
@@ -59,9 +59,9 @@ STREAMS_MAX = 3
 WAIT_SECONDS = 5.0
 """How long a further form waits for its turn."""
 
-Look = Callable[[Moment, str, Fields], View]
+Look = Callable[[ViewContext, str, Fields], View]
 """Returns a view for a connector ("" for none) from the fields of the query."""
-Act = Callable[[Moment, str, Fields], "View | str"]
+Act = Callable[[ViewContext, str, Fields], "View | str"]
 """Processes a form. Returns a view of the result, or the address to show next."""
 
 
@@ -108,7 +108,7 @@ class PageApp:
         method = environ["REQUEST_METHOD"]
         try:
             operates = self._guard.check(environ) == "operate"
-            answer = self._answer(environ, Moment(self._control, self._commands, self._history, now(), operates))
+            answer = self._answer(environ, ViewContext(self._control, self._commands, self._history, now(), operates))
         except Exception as error:  # noqa: BLE001 - it is logged and answered, without its traceback
             answer = _refused(error, method)
         if not isinstance(answer, _Answer):
@@ -119,7 +119,7 @@ class PageApp:
         start_response(f"{answer.status.value} {answer.status.phrase}", headers)
         return () if method == "HEAD" else [answer.content]
 
-    def _answer(self, environ: WSGIEnvironment, moment: Moment) -> _Answer | Iterator[object]:
+    def _answer(self, environ: WSGIEnvironment, moment: ViewContext) -> _Answer | Iterator[object]:
         path, method = str(environ.get("PATH_INFO", "")), environ["REQUEST_METHOD"]
         name, rest = _of_connector(path)
         if name and rest == _TAP and method == "GET":
@@ -138,7 +138,7 @@ class PageApp:
             _must_operate(moment)
         return _shown(place.look(moment, name, _fields(str(environ.get("QUERY_STRING", "")))), moment)
 
-    def _act(self, act: Callable[[], View | str], moment: Moment) -> _Answer:
+    def _act(self, act: Callable[[], View | str], moment: ViewContext) -> _Answer:
         if not self._changes.acquire(timeout=WAIT_SECONDS):
             raise BusyError("other changes are under way", "try again when they are done")
         try:
@@ -147,7 +147,7 @@ class PageApp:
             self._changes.release()
         return _shown(done, moment) if isinstance(done, View) else _Answer(HTTPStatus.SEE_OTHER, _HTML, b"", done)
 
-    def _stream(self, moment: Moment, name: str) -> Iterator[object]:
+    def _stream(self, moment: ViewContext, name: str) -> Iterator[object]:
         _must_operate(moment)
         found = records(moment, name)
         if not self._streams.acquire(blocking=False):
@@ -155,11 +155,11 @@ class PageApp:
         return found
 
 
-def _shown(view: View, moment: Moment) -> _Answer:
+def _shown(view: View, moment: ViewContext) -> _Answer:
     return _Answer(HTTPStatus.OK, _HTML, document(view, moment).encode())
 
 
-def _must_operate(moment: Moment) -> None:
+def _must_operate(moment: ViewContext) -> None:
     """Raises StatusError for users who may only view. At a port without logins that is everybody: any user of the host may reach it."""
     if not moment.operates:
         words = "this needs a user who may operate"

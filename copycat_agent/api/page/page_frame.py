@@ -29,7 +29,7 @@ Fields = Mapping[str, str]
 """The fields of a query or form."""
 
 
-class Moment(NamedTuple):
+class ViewContext(NamedTuple):
     """Everything that a view can access, and the time of the request (epoch seconds)."""
 
     control: Control
@@ -71,7 +71,7 @@ def _bounded(text: str) -> list[Html]:
     return [*every[:kept], *([Html("... there is more: the command shows all of it")] if kept < len(every) else [])]
 
 
-def document(view: View, moment: Moment) -> str:
+def document(view: View, moment: ViewContext) -> str:
     """Returns the whole document of a view."""
     about = agent(moment.control, Request("", None))
     assert isinstance(about, dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from copycat_agent.api.page.markup import Heading, joined, table, tag
-from copycat_agent.api.page.page_frame import Fields, Moment, View, back_to
+from copycat_agent.api.page.page_frame import Fields, View, ViewContext, back_to
 from copycat_agent.display import visible
 from copycat_agent.model import Sample
 from copycat_agent.templates import time_text
@@ -15,7 +15,7 @@ RECORDS, SECONDS = 200, 10.0
 _HEADINGS = tuple(map(Heading, ("timestamp", "key", "value", "headers", "topic", "from")))
 
 
-def records_page(moment: Moment, name: str, _fields: Fields) -> View:
+def records_page(moment: ViewContext, name: str, _fields: Fields) -> View:
     """Returns the page without records. Raises UnknownConnectorError."""
     moment.control.status(name)
     title = f"Live records of {name}"
@@ -26,7 +26,7 @@ def records_page(moment: Moment, name: str, _fields: Fields) -> View:
     return View(title, joined(tag("h1", title), back_to(name), form, without, shown))
 
 
-def records(moment: Moment, name: str) -> Iterator[Mapping[str, str]]:
+def records(moment: ViewContext, name: str) -> Iterator[Mapping[str, str]]:
     """Yields records from now on, each as the texts of its cells by title. Raises UnknownConnectorError at once."""
     moment.control.status(name)
     return map(_cells, moment.control.tap(name, RECORDS, SECONDS))

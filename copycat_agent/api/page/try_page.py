@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from copycat_agent.api.page.markup import Html, joined, tag, text_area
-from copycat_agent.api.page.page_frame import Fields, Moment, View, ran
+from copycat_agent.api.page.page_frame import Fields, View, ViewContext, ran
 from copycat_agent.converters.schema_options import SchemaFile
 from copycat_agent.display import HIDDEN, Mask, is_secret_name
 from copycat_agent.errors import CopycatError, UnknownConnectorError
@@ -39,14 +39,14 @@ converters: {value: json}
 _SAMPLE = "192.0.2.7 200 GET /\n192.0.2.8 - GET /\n"
 
 
-def try_page(moment: Moment, _name: str, fields: Fields) -> View:
+def try_page(moment: ViewContext, _name: str, fields: Fields) -> View:
     """Returns the form, with the definition of the connector in the query, if any. Raises UnknownConnectorError."""
     name = fields.get("connector", "")
     definition = _without_secrets(moment, name) if name else _EXAMPLE
     return View("Try a definition", _form(definition, "" if name else _SAMPLE, Html()))
 
 
-def tried(moment: Moment, _name: str, fields: Fields) -> View:
+def tried(moment: ViewContext, _name: str, fields: Fields) -> View:
     """Tries the definition. Returns the result with the form."""
     definition, lines = fields.get("definition", ""), fields.get("lines", "")
     arguments = ("try", "-d", _DEFINITION, "-v", "-n", str(RECORDS), "--schemas", _SCHEMAS, _LINES)
@@ -55,7 +55,7 @@ def tried(moment: Moment, _name: str, fields: Fields) -> View:
     return View("Try a definition", _form(definition, lines, joined(tag("h2", "What came of it"), ran(told))))
 
 
-def _schemas(moment: Moment) -> set[str]:
+def _schemas(moment: ViewContext) -> set[str]:
     """Returns the paths of schemas in the agent's own definitions. Messages about any other file would reveal its contents."""
     found: set[str] = set()
     for one in moment.control.statuses():
@@ -78,7 +78,7 @@ def _form(definition: str, lines: str, result: Html) -> Html:
     return joined(tag("h1", "Try a definition"), tag("p", words), result, tag("form", fields, method="post", class_="fields"))
 
 
-def _without_secrets(moment: Moment, name: str) -> str:
+def _without_secrets(moment: ViewContext, name: str) -> str:
     """Returns the sections of the definition's file that matter for a sample. Secrets, and values named like one, are hidden."""
     mask, text = moment.control.definition(name).mask, ""
     with contextlib.suppress(OSError, CopycatError):

@@ -7,18 +7,18 @@ from copycat_agent.definitions.formatting.tree import read_tree
 from copycat_agent.definitions.yaml_tree import MappingNode, Node, Scalar, SequenceNode, SyntaxProblem, decode, parse_mapping, plain_value
 from copycat_agent.options import Definition, Options
 
-__all__ = ["Changed", "flow", "format_text", "quoted", "written"]
+__all__ = ["MeaningChangedError", "flow", "format_text", "quoted", "written"]
 
 
-class Changed(Exception):  # noqa: N818  a finding about this module's own work, which the caller puts in words
+class MeaningChangedError(Exception):
     """Formatting would change the meaning of the text, so it is not done."""
 
 
 def format_text(content: bytes, model: type[Options] = Definition) -> str:
     """Returns the file's text in canonical form; formatting that once more yields the same.
 
-    `model` describes the file: keys come in its order. Raises `SyntaxProblem` if it is no YAML of a definition, and `Changed` if the result
-    would not mean the same, which is checked: the caller leaves the file alone.
+    `model` describes the file: keys come in its order. Raises `SyntaxProblem` if it is no YAML of a definition, and
+    `MeaningChangedError` if the result would not mean the same, which is checked: the caller leaves the file alone.
     """
     text = decode(content)
     before = parse_mapping(text)
@@ -29,9 +29,9 @@ def format_text(content: bytes, model: type[Options] = Definition) -> str:
     try:
         after = parse_mapping(decode(made.encode()))
     except SyntaxProblem:
-        raise Changed from None
+        raise MeaningChangedError from None
     if _meaning(before) != _meaning(after):
-        raise Changed
+        raise MeaningChangedError
     return made
 
 

@@ -124,7 +124,7 @@ def read_tree(text: str) -> YamlTree:
     remarks = remarks_in(text, spans)
     builder = _TreeBuilder(text, iter(events), tokens, [remark.begin for remark in remarks])
     root = builder.document()
-    _Placing(text, root, spans).place(remarks)
+    _CommentPlacement(text, root, spans).place(remarks)
     return YamlTree(root, builder.has_aliases)
 
 
@@ -181,7 +181,7 @@ class _TreeBuilder:
 
 
 @dataclass(slots=True)
-class _Placing:
+class _CommentPlacement:
     """Assigns each comment to the entry or block it belongs to."""
 
     text: str

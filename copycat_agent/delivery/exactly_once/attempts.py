@@ -12,18 +12,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from copycat_agent.errors import RenamedError, RetriableError
+from copycat_agent.fair_executor import FairExecutor, Participant
 from copycat_agent.model import OFFSETS_TOPIC, Head, OffsetsPartition, SavedRow, SourcePartition, is_connector_id
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.checks import made_anew
 from copycat_agent.transactions.entries import partition_of
-from copycat_agent.transactions.names import AskedName, look_up
+from copycat_agent.transactions.names import NameQuery, look_up
 from copycat_agent.transactions.opening import Adopt, Lanes, LaneSnapshot, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import Steps, perform
-from copycat_agent.turns import Party, Turns
 
 if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore
-    from copycat_agent.offsets.lanes import KeptLanes
+    from copycat_agent.offsets.lanes import SavedLanes
     from copycat_agent.options import Definition
     from copycat_agent.transactions.protocol import Lines
 
@@ -45,7 +45,7 @@ _DOING = {
 _CLAIMING = "claims its lanes in Kafka"
 
 
-class World(Protocol):
+class KafkaAccess(Protocol):
     """Performs the steps of an opening, and creates the offsets topic. `producer.transactional.KafkaSteps` is one."""
 
     def cluster_id(self) -> str:
@@ -59,7 +59,7 @@ class World(Protocol):
 
 
 Perform = Callable[["Lines[Any]"], Any]
-"""`transactions.protocol.perform`, bound to the world of the attempt."""
+"""`transactions.protocol.perform`, bound to the access of the attempt."""
 
 Ask = Callable[[int, str, Perform], OpeningPlan]
 """`OpeningPlanner.all`: returns what to open, from the number of partitions of the offsets topic, the id of the cluster, and a
@@ -68,11 +68,11 @@ Ask = Callable[[int, str, Perform], OpeningPlan]
 OnRenamed = Callable[[OpeningPlan], None]
 """`OpeningPlanner.renamed`, called with the request that found the id under another name."""
 
-MakeWorld = Callable[["Definition", Callable[[], bool]], World]
+MakeKafkaAccess = Callable[["Definition", Callable[[], bool]], KafkaAccess]
 """`make(definition, stopping)`, called on the opening's thread. Raises what the steps raise."""
 
 
-def kafka_world(definition: Definition, stopping: Callable[[], bool]) -> World:
+def kafka_access(definition: Definition, stopping: Callable[[], bool]) -> KafkaAccess:
     """Returns the steps on the definition's Kafka cluster."""
     return KafkaSteps(definition.kafka, f"copycat-{definition.name}-lanes", stopping=stopping)
 
@@ -81,7 +81,7 @@ Rows = Mapping[SourcePartition, SavedRow | None]
 """Saved rows by partition, None for forgotten ones."""
 
 
-class Opened(NamedTuple):
+class OpeningResult(NamedTuple):
     """The request of an opening, and what it found."""
 
     asked: OpeningPlan
@@ -111,14 +111,14 @@ class OpeningPlanner:
             kept = self._store.identified(self._name)
         return self._own(kept, cluster, partitions)
 
-    def _unknown(self, kept: KeptLanes) -> list[AskedName]:
+    def _unknown(self, kept: SavedLanes) -> list[NameQuery]:
         """Returns the connector's names whose entries in Kafka are not known here. A store that was lost may have known them."""
         own = [self._name] if kept.asks else []
         earlier = [one for one in self._earlier if not self._store.knows(one)] if kept.place is None else []
-        merged = [AskedName(one.key, one.agent) for one in kept.before if one.place.partition < 0 and not is_connector_id(one.key)]
-        return list(dict.fromkeys((*map(AskedName, own), *merged, *map(AskedName, earlier))))
+        merged = [NameQuery(one.key, one.agent) for one in kept.before if one.place.partition < 0 and not is_connector_id(one.key)]
+        return list(dict.fromkeys((*map(NameQuery, own), *merged, *map(NameQuery, earlier))))
 
-    def _asked(self, kept: KeptLanes) -> OpeningPlan:
+    def _asked(self, kept: SavedLanes) -> OpeningPlan:
         """Returns the part that all requests of this connector share. A person's decision is added once it is known whose name it is."""
         identity = self._store.identity
         cluster = "" if kept.adopt == "local" else kept.cluster
@@ -126,7 +126,7 @@ class OpeningPlanner:
         adopt: Adopt = "topic" if kept.adopt else ""
         return OpeningPlan(identity.uuid, nowhere, (), identity.nonce, identity.nonces, cluster, adopt=adopt, name=self._name)
 
-    def _own(self, kept: KeptLanes, cluster: str, partitions: int) -> OpeningPlan:
+    def _own(self, kept: SavedLanes, cluster: str, partitions: int) -> OpeningPlan:
         own = self._own_lanes(kept, cluster, partitions)
         if own.place.partition >= partitions and kept.cluster == cluster:
             raise made_anew(self._name, own.place, partitions)
@@ -148,7 +148,7 @@ class OpeningPlanner:
         """Notes that the id now belongs to another connector: the next opening asks Kafka which id the name has."""
         self._store.renamed_since(self._name, asked.lanes.key)
 
-    def _own_lanes(self, kept: KeptLanes, cluster: str, partitions: int) -> Lanes:
+    def _own_lanes(self, kept: SavedLanes, cluster: str, partitions: int) -> Lanes:
         place = kept.place
         if place is None or (kept.adopt and place.partition >= partitions):
             place = self._everybodys(self._store.identity.uuid, kept.id, cluster, partitions)
@@ -158,7 +158,7 @@ class OpeningPlanner:
         """Returns the default partition for the entries of a key."""
         return OffsetsPartition(OFFSETS_TOPIC, partition_of(agent, key, self._store.partitions(cluster, partitions)))
 
-    def _placed(self, kept: KeptLanes, group: Lanes, cluster: str, partitions: int) -> Lanes:
+    def _placed(self, kept: SavedLanes, group: Lanes, cluster: str, partitions: int) -> Lanes:
         """Returns the lanes to take over, in the default partition if theirs is unknown or gone.
 
         Raises PositionsError when it is gone and nobody has decided.
@@ -171,31 +171,37 @@ class OpeningPlanner:
         return replace(group, place=self._everybodys(group.agent or self._store.identity.uuid, group.key, cluster, partitions))
 
 
-class _WatchedWorld:
-    """A world that notes each step as it begins, and raises RetriableError before the next one once the attempt is cancelled."""
+class _CancellableAccess:
+    """A access that notes each step as it begins, and raises RetriableError before the next one once the attempt is cancelled."""
 
-    def __init__(self, world: World, attempt: Attempt) -> None:
-        self._world = world
+    def __init__(self, access: KafkaAccess, attempt: Attempt) -> None:
+        self._access = access
         self._attempt = attempt
 
     def __getattr__(self, step: str) -> Any:  # noqa: ANN401 - a step, with its own type
         if step != "close":
             self._attempt.at(step)
-        return getattr(self._world, step)
+        return getattr(self._access, step)
 
 
 class Attempt:
     """One attempt, started by the constructor. `on_end` is called on its thread."""
 
     def __init__(
-        self, turns: Turns, definition: Definition, make: MakeWorld, ask: Ask, on_end: Callable[[], None], on_renamed: OnRenamed
+        self,
+        executor: FairExecutor,
+        definition: Definition,
+        make: MakeKafkaAccess,
+        ask: Ask,
+        on_end: Callable[[], None],
+        on_renamed: OnRenamed,
     ) -> None:
         """`ask` and `on_renamed` are called on its thread."""
         self.doing = _IN_LINE
         self._begun = time.monotonic()
         self._cancelled = threading.Event()
         self._definition, self._make, self._ask, self._on_renamed = definition, make, ask, on_renamed
-        self._future = turns.take(definition.kafka.bootstrap_servers, Party(definition.name, definition.name), self._open)
+        self._future = executor.take(definition.kafka.bootstrap_servers, Participant(definition.name, definition.name), self._open)
         self._future.add_done_callback(lambda _: on_end())
 
     @property
@@ -208,7 +214,7 @@ class Attempt:
         """Returns the seconds since the attempt was requested."""
         return time.monotonic() - self._begun
 
-    def result(self) -> Opened:
+    def result(self) -> OpeningResult:
         """Returns what the attempt found, once it is over. Raises what the attempt raised."""
         return self._future.result()
 
@@ -223,20 +229,20 @@ class Attempt:
             raise RetriableError(_LEFT)
         self.doing = _DOING.get(step, _CLAIMING).format(OFFSETS_TOPIC)
 
-    def _open(self) -> Opened:
+    def _open(self) -> OpeningResult:
         self.at("cluster_id")
-        world = self._make(self._definition, self._cancelled.is_set)
+        access = self._make(self._definition, self._cancelled.is_set)
         try:
-            there = world.ensure_topic(OFFSETS_TOPIC), world.cluster_id()
-            watched = cast("Steps", _WatchedWorld(world, self))
+            there = access.ensure_topic(OFFSETS_TOPIC), access.cluster_id()
+            watched = cast("Steps", _CancellableAccess(access, self))
             asked = self._ask(*there, lambda lines: perform(lines, watched))
             try:
-                return Opened(asked, perform(open_lanes(asked), watched))
+                return OpeningResult(asked, perform(open_lanes(asked), watched))
             except RenamedError:
                 self._on_renamed(asked)
                 raise
         finally:
-            world.close()
+            access.close()
 
 
 class LaneOpener:
@@ -246,14 +252,14 @@ class LaneOpener:
         self,
         definition: Definition,
         store: OffsetStore,
-        turns: Turns,
-        make: MakeWorld,
+        executor: FairExecutor,
+        make: MakeKafkaAccess,
         on_end: Callable[[], None],
         earlier: Sequence[str] = (),
     ) -> None:
         """`earlier` are names that the connector had and no connector has now: the store that knew it by them may be lost."""
         asking = self._asking = OpeningPlanner(store, definition.name, definition.delivery.tasks_max, earlier)
-        self._begin: Callable[[Ask], Attempt] = lambda ask: Attempt(turns, definition, make, ask, on_end, asking.renamed)
+        self._begin: Callable[[Ask], Attempt] = lambda ask: Attempt(executor, definition, make, ask, on_end, asking.renamed)
 
     def all(self) -> Attempt:
         """Opens every lane that the connector has or had, and those it is to have."""
@@ -269,7 +275,7 @@ class LaneOpener:
         return self._begin(lambda *_: one)
 
 
-def without_what_is_done(found: Opened) -> OpeningPlan:
+def without_what_is_done(found: OpeningResult) -> OpeningPlan:
     """Returns the request for later openings of single lanes, without what is done already and may be large: publishing and taking over."""
     lanes = replace(found.asked.lanes, known={})
     return replace(

@@ -26,7 +26,7 @@ from copycat_agent.offsets import LaneCommit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from copycat_agent.delivery.exactly_once.attempts import Attempt, LaneOpener, Opened, Rows
+    from copycat_agent.delivery.exactly_once.attempts import Attempt, LaneOpener, OpeningResult, Rows
     from copycat_agent.model import Batch, Head, OffsetsPartition
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
@@ -40,7 +40,7 @@ DRIVER_ROWS_MAX = 200
 
 
 @dataclass(eq=False, slots=True)
-class _LaneFlight:
+class _InFlightLane:
     """A batch in flight: its plan, the files in it, those of `driver_rows`, and splits held back until it ends (`admit`)."""
 
     plan: LanePlan
@@ -56,7 +56,7 @@ class ExactlyOnce:
     pace_seconds = PACE_SECONDS
     may_stay = False
 
-    def __init__(self, definition: Definition, store: OffsetStore, opener: LaneOpener, found: Opened, callbacks: Callbacks) -> None:
+    def __init__(self, definition: Definition, store: OffsetStore, opener: LaneOpener, found: OpeningResult, callbacks: Callbacks) -> None:
         self.place: OffsetsPartition = found.asked.lanes.place
         self.cluster = found.truth.cluster
         self.heads: dict[int, Head] = dict(found.truth.heads)
@@ -66,7 +66,7 @@ class ExactlyOnce:
         self._asked = without_what_is_done(found)
         self._opener = opener
         self._callbacks = callbacks
-        self._flights: dict[int, _LaneFlight] = {}
+        self._flights: dict[int, _InFlightLane] = {}
         self._publisher = OffsetPublisher(definition, store, self._publish)
 
     def _publish(self, rows: Rows) -> Attempt:
@@ -108,7 +108,7 @@ class ExactlyOnce:
             rows = {}
         driver_rows = tuple(islice((row for row in rows.items() if row[0] not in busy), DRIVER_ROWS_MAX))
         plan = LanePlan(self._asked.lane(self._asked.lanes, task), self.heads[task], self.place, driver_rows)
-        self._flights[task] = _LaneFlight(plan, mine, frozenset(partition for partition, _ in driver_rows))
+        self._flights[task] = _InFlightLane(plan, mine, frozenset(partition for partition, _ in driver_rows))
         self._publisher.postpone()
         return plan
 

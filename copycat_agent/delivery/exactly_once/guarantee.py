@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from copycat_agent.delivery.base import Callbacks, Delivery
-    from copycat_agent.delivery.exactly_once.attempts import Attempt, MakeWorld, Opened
+    from copycat_agent.delivery.exactly_once.attempts import Attempt, MakeKafkaAccess, OpeningResult
+    from copycat_agent.fair_executor import FairExecutor
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
     from copycat_agent.transactions.opening import OpeningPlan
-    from copycat_agent.turns import Turns
 
 TELL_SECONDS = 1.0
 """An attempt that takes longer reports what it waits for."""
@@ -30,14 +30,14 @@ Brokers need 9 s to find out that one of them is cut off from the others."""
 
 
 class ExactlyOnceOpening:
-    """A `base.Opening`. The attempts work on threads of `turns`."""
+    """A `base.Opening`. The attempts work on threads of `executor`."""
 
     def __init__(
         self,
         definition: Definition,
         store: OffsetStore,
-        turns: Turns,
-        make_world: MakeWorld,
+        executor: FairExecutor,
+        make_access: MakeKafkaAccess,
         callbacks: Callbacks,
         earlier: Sequence[str],
         *,
@@ -46,7 +46,7 @@ class ExactlyOnceOpening:
         """`earlier`: see `LaneOpener`."""
         self._definition = definition
         self._store = store
-        self._opener = LaneOpener(definition, store, turns, make_world, callbacks.wake, earlier)
+        self._opener = LaneOpener(definition, store, executor, make_access, callbacks.wake, earlier)
         self._callbacks = callbacks
         self._keeps_accounts = keeps_accounts
         self._attempt: Attempt | None = None
@@ -94,7 +94,7 @@ class ExactlyOnceOpening:
         hint = f"a broker that is cut off from the others may have said so: Kafka is asked again within {DOUBT_SECONDS:g} s"
         return RetriableError(error.message, hint)
 
-    def _opened(self, found: Opened) -> ExactlyOnce:
+    def _opened(self, found: OpeningResult) -> ExactlyOnce:
         """Saves what was found and returns the delivery. Raises what the store raises."""
         failpoints.hit("claimed")
         name, asked, truth = self._definition.name, found.asked, found.truth
@@ -115,16 +115,16 @@ def _saved_here(asked: OpeningPlan) -> list[tuple[SourcePartition, SavedRow]]:
 class ExactlyOnceGuarantee:
     """A `delivery.guarantees.Guarantee`."""
 
-    def __init__(self, store: OffsetStore, turns: Turns, make_world: MakeWorld, *, keeps_accounts: bool) -> None:
-        """`turns` runs the openings, with the steps that `make_world` makes: a Kafka cluster, or its substitute in tests."""
+    def __init__(self, store: OffsetStore, executor: FairExecutor, make_access: MakeKafkaAccess, *, keeps_accounts: bool) -> None:
+        """`executor` runs the openings, with the steps that `make_access` makes: a Kafka cluster, or its substitute in tests."""
         self._store = store
-        self._turns = turns
-        self._make_world = make_world
+        self._executor = executor
+        self._make_access = make_access
         self._keeps_accounts = keeps_accounts
 
     def open(self, definition: Definition, callbacks: Callbacks, earlier: Sequence[str]) -> ExactlyOnceOpening:
         how = {"keeps_accounts": self._keeps_accounts}
-        return ExactlyOnceOpening(definition, self._store, self._turns, self._make_world, callbacks, earlier, **how)
+        return ExactlyOnceOpening(definition, self._store, self._executor, self._make_access, callbacks, earlier, **how)
 
     def leave(self, connector: str) -> None:
         self._store.leave_lanes(connector)

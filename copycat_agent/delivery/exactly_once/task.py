@@ -60,7 +60,7 @@ class _AttemptResult(NamedTuple):
 
 
 class ExactlyOnceTask:
-    """The task's side: see `base.TaskHalf`."""
+    """The task's side: see `base.TaskDelivery`."""
 
     def run(
         self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue
@@ -182,7 +182,7 @@ class LaneBatch:
 
     def _send_positions_and_commit(self, handle: Any, positions: list[Position]) -> tuple[LaneOutcome, CopycatError | None]:  # noqa: ANN401 - as above
         """Sends positions and head, and commits. Returns the outcome, and the error unless it is committed."""
-        steps = _WatchedSteps(self._lane.steps)
+        steps = _RecordingSteps(self._lane.steps)
         try:
             outcome = perform(self._lane.writer.finish(self._plan, handle, positions), steps)
             assert outcome.state != "committed" or outcome.head.seq == self._plan.head.seq + 1, "a transaction takes one step"
@@ -273,7 +273,7 @@ class _Clock:
         return 0.0 if self._since is None else now - self._since
 
 
-class _WatchedSteps:
+class _RecordingSteps:
     """Wraps `Steps` and keeps the last error that one of them raised."""
 
     def __init__(self, steps: Any) -> None:  # noqa: ANN401 - see `protocol.Steps`

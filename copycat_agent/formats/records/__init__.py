@@ -13,7 +13,7 @@ from copycat_agent.errors import FatalError
 from copycat_agent.formats.model import FormatKind, FormatOptions, OptionProblem, RecordFormat
 from copycat_agent.model import Column
 from copycat_agent.options import ByteSize, Field
-from copycat_agent.registry import Fence, Registry, wrong_kind, wrong_type_name
+from copycat_agent.registry import ProviderGuard, Registry, wrong_kind, wrong_type_name
 
 __all__ = ["FORMATS", "FormatKind", "FormatOptions", "build_format"]
 
@@ -80,7 +80,7 @@ def _wrong(name: str, part: FormatKind) -> str:
     return wrong_kind(part, FormatKind, FormatOptions) or wrong_type_name(name, part.options)
 
 
-def _fenced(kind: FormatKind, fence: Fence) -> FormatKind:
+def _fenced(kind: FormatKind, fence: ProviderGuard) -> FormatKind:
     def problems(options: Any) -> Iterable[OptionProblem]:  # noqa: ANN401 - options of any format
         try:
             return list(fence(lambda: list(kind.problems(options)))())

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Parsed
-from copycat_agent.formats.model import Cut, FileFormat, Frame, How, Part, RecordFile, RecordFormat
+from copycat_agent.formats.model import FileFormat, Frame, FrameOptions, RecordCut, RecordFile, RecordFormat, RecordPart
 from copycat_agent.formats.records.byte_records import header_gap
 from copycat_agent.formats.tar_members import TAR_BLOCK, TarMember, TarMembers, is_archive
 
@@ -55,7 +55,7 @@ class ArchiveFormat(FileFormat):
         self.alone = getattr(form, "alone", None)
         self.as_is = bool(getattr(form, "as_is", False))
 
-    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         members = self._members(file, end)
         if members is None:
             yield from self._form.frames(file, start, end, **how)
@@ -89,9 +89,9 @@ class ArchiveFormat(FileFormat):
         found: TarMembers | None = file.memo["archive"]
         return found
 
-    def _of_member(self, file: ArchivedFile, begin: int, start: int, end: int, how: How) -> Iterator[Frame]:
+    def _of_member(self, file: ArchivedFile, begin: int, start: int, end: int, how: FrameOptions) -> Iterator[Frame]:
         """Yields the frames of one file, up to its end."""
-        if (cut := Cut.parse(how.get("cut", ""), start)) is not None:
+        if (cut := RecordCut.parse(how.get("cut", ""), start)) is not None:
             how["cut"] = cut._replace(start=cut.start - begin, end=cut.end - begin).text()
         reached = start
         for frame in self._form.frames(file, start - begin, end - begin, **how):
@@ -115,7 +115,7 @@ def _moved(frame: Frame, by: int) -> Frame:
     """Returns the frame of a file that begins at byte `by` of the archive."""
     if isinstance(frame, Parsed):
         return frame._replace(places=[place + by for place in frame.places])
-    if isinstance(frame, Part):
+    if isinstance(frame, RecordPart):
         cut = frame.cut and frame.cut._replace(start=frame.cut.start + by, end=frame.cut.end + by)
         frame = frame._replace(first=(frame.first[0] + by, frame.first[1] + by), cut=cut)
     return frame._replace(start=frame.start + by, end=frame.end + by)

@@ -67,7 +67,7 @@ class Block(NamedTuple):
         return self.start + self.size + _SYNC_BYTES
 
 
-class Marks:
+class BlockMarks:
     """The beginnings of blocks, as (record, byte): the latest one, and an even selection of those before it."""
 
     def __init__(self, first: int) -> None:
@@ -199,7 +199,7 @@ def _header(data: bytes) -> Header:
     return Header(schema, entries.get("avro.codec", b"null").decode(), sync, cursor.at)
 
 
-def blocks(file: RecordFile, header: Header, marks: Marks, start: int, max_bytes: int) -> Iterator[Block]:
+def blocks(file: RecordFile, header: Header, marks: BlockMarks, start: int, max_bytes: int) -> Iterator[Block]:
     """Yields the blocks from the one with record `start` on; those before it are skipped by their headers. Raises DamageError.
 
     The marker after each block was checked, so its size is right.

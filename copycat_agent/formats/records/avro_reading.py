@@ -18,8 +18,8 @@ from fastavro.schema import SchemaParseException
 from copycat_agent.errors import CopycatError
 from copycat_agent.formats.draft import Parsed, Unparsed
 from copycat_agent.formats.lines import BLOCK_BYTES
-from copycat_agent.formats.model import FileFormat, Frame, How, RecordFile
-from copycat_agent.formats.records.avro_blocks import CODECS, Block, Header, Marks, blocks, damaged, header_of, payload
+from copycat_agent.formats.model import FileFormat, Frame, FrameOptions, RecordFile
+from copycat_agent.formats.records.avro_blocks import CODECS, Block, BlockMarks, Header, blocks, damaged, header_of, payload
 from copycat_agent.formats.records.schemas import AvroType, avro_columns, clocks, day, moments
 from copycat_agent.model import Schema
 
@@ -37,7 +37,7 @@ VALUES_MAX = 2**21
 _PLACES_MAX = 64
 
 
-class Reading(NamedTuple):
+class AvroReadOptions(NamedTuple):
     """How to read records. `fields`: the values are records, else the value is put into a field `value`.
 
     `has_lists`: one record may hold many more values than a record has fields. `has_size`: each record takes at least a byte.
@@ -55,7 +55,7 @@ class BadAvroSchemaError(Exception):
     """The schema is invalid, or cannot be read within bounds. Its text says why."""
 
 
-def reading_of(written: str) -> Reading:
+def reading_of(written: str) -> AvroReadOptions:
     """Returns how to read records of a schema from a header. Raises BadAvroSchemaError."""
     try:
         return _reading_of(written)
@@ -65,7 +65,7 @@ def reading_of(written: str) -> Reading:
         raise BadAvroSchemaError(f"its schema is no Avro schema ({type(error).__name__})") from None
 
 
-def _reading_of(written: str) -> Reading:
+def _reading_of(written: str) -> AvroReadOptions:
     named: dict[str, Any] = {}
     bare = _without_defaults(json.loads(written))
     plain = fastavro.parse_schema(bare, named_schemas=named)
@@ -78,7 +78,7 @@ def _reading_of(written: str) -> Reading:
     is_record = isinstance(plain, dict) and plain["type"] in ("record", "error")
     decode = slow.schemaless_reader if walk.is_recursive else fastavro.schemaless_reader
     schema = Schema(avro_columns(plain, named, _is_read), _valid(written, bare))
-    return Reading(parsed, decode, schema, is_record, walk.has_lists, smallest > 0)
+    return AvroReadOptions(parsed, decode, schema, is_record, walk.has_lists, smallest > 0)
 
 
 class _SchemaWalk:
@@ -193,8 +193,8 @@ class _KeptBlock:
     """The state of a file that is kept between two batches. `places`: where records of block `block` begin, as (record, unpacked byte)."""
 
     header: Header
-    reading: Reading
-    marks: Marks
+    reading: AvroReadOptions
+    marks: BlockMarks
     block: int = -1
     places: list[tuple[int, int]] = field(default_factory=list)
 
@@ -208,7 +208,7 @@ class _KeptBlock:
         return next((place for place in reversed(known) if place[0] <= start), (block.record, 0))
 
 
-class _Counted(BytesIO):
+class _BoundedRecord(BytesIO):
     """Ends a record that holds more values than `VALUES_MAX`."""
 
     left = VALUES_MAX
@@ -237,7 +237,7 @@ class AvroFormat(FileFormat):
     def __init__(self, max_block_bytes: int) -> None:
         self._max_bytes = max_block_bytes
 
-    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         kept = self._kept(file)
         if kept is None or start >= end:
             return
@@ -273,7 +273,7 @@ class AvroFormat(FileFormat):
             reading = reading_of(header.schema)
         except BadAvroSchemaError as error:
             raise damaged(str(error), 4, 0) from None
-        kept = file.memo["avro"] = _KeptBlock(header, reading, Marks(header.first))
+        kept = file.memo["avro"] = _KeptBlock(header, reading, BlockMarks(header.first))
         return kept
 
     def _runs(self, file: RecordFile, kept: _KeptBlock, block: Block, start: int, end: int, run_bytes: int) -> Iterator[Parsed]:
@@ -283,7 +283,7 @@ class AvroFormat(FileFormat):
         if block.total > (len(data) if reading.has_size else SIZELESS_RECORDS):
             raise damaged(f"a block of {len(data)} bytes says that it holds {block.total} records", block.start, block.record)
         number, byte = kept.place(block, start)
-        stream = _Counted(data) if reading.has_lists and len(data) > CAREFUL_BYTES else BytesIO(data)
+        stream = _BoundedRecord(data) if reading.has_lists and len(data) > CAREFUL_BYTES else BytesIO(data)
         stream.seek(byte)
         while number < min(last, end):
             values: list[dict[str, Any] | Unparsed] = []
@@ -307,9 +307,9 @@ class AvroFormat(FileFormat):
                 raise damaged(_why(error), block.start, number) from None
 
 
-def _record(stream: BytesIO, reading: Reading) -> dict[str, Any] | Unparsed:
+def _record(stream: BytesIO, reading: AvroReadOptions) -> dict[str, Any] | Unparsed:
     """Returns the next record. Raises whatever fastavro raises for damaged bytes."""
-    if isinstance(stream, _Counted):
+    if isinstance(stream, _BoundedRecord):
         stream.left = VALUES_MAX
     begin = stream.tell()
     try:
@@ -321,9 +321,9 @@ def _record(stream: BytesIO, reading: Reading) -> dict[str, Any] | Unparsed:
     return value if reading.fields else {"value": value}
 
 
-def read_alone(data: bytes, reading: Reading) -> dict[str, Any] | Unparsed:
+def read_alone(data: bytes, reading: AvroReadOptions) -> dict[str, Any] | Unparsed:
     """Returns the single record in some bytes, which must contain nothing else."""
-    stream = _Counted(data) if reading.has_lists and len(data) > CAREFUL_BYTES else BytesIO(data)
+    stream = _BoundedRecord(data) if reading.has_lists and len(data) > CAREFUL_BYTES else BytesIO(data)
     try:
         value = _record(stream, reading)
     except Exception as error:  # noqa: BLE001 - as above

@@ -12,11 +12,11 @@ from copycat_agent.formats.model import (
     FormatKind,
     FormatOptions,
     Frame,
+    FrameOptions,
     Gap,
-    How,
     LongLine,
-    Part,
     RecordFile,
+    RecordPart,
     SkippedRest,
     one_line,
 )
@@ -64,7 +64,7 @@ class FileEdges:
                 to_skip -= frame.total
             elif isinstance(frame, LongLine | SkippedRest):
                 to_skip -= frame.complete
-            elif isinstance(frame, Part):
+            elif isinstance(frame, RecordPart):
                 to_skip -= frame.is_last
             if not to_skip:
                 return place
@@ -129,7 +129,7 @@ class LinesFormat(FileFormat):
         self._edges = FileEdges(self._lines, options.skip_lines, options.skip_footer)
         self.on_too_long = limits.on_too_long
 
-    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         final = how.setdefault("final", True)
         begin = self._edges.begin(file, end, final=final)
         if begin is None:
@@ -225,7 +225,7 @@ class BinaryFormat(FileFormat):
         self._max_bytes = options.max_bytes
         self.on_too_long = options.on_too_long
 
-    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         final = how.get("final", True)
         if self._chunk is not None:
             return _chunks(file, self._chunk, start, end, max(self._chunk, how.get("block_bytes") or BLOCK_BYTES), final=final)

@@ -14,7 +14,7 @@ _NAME_CHARACTERS = 100
 Value = dict[str, Any] | Unparsed
 
 
-class Rules(NamedTuple):
+class ColumnRules(NamedTuple):
     """Settings for all files of a definition. `nulls` are the texts of a null."""
 
     types: Mapping[str, FieldType]
@@ -27,7 +27,7 @@ class Rules(NamedTuple):
 class Columns:
     """The columns of one file."""
 
-    def __init__(self, names: Sequence[str], rules: Rules) -> None:
+    def __init__(self, names: Sequence[str], rules: ColumnRules) -> None:
         self.names = unique(names)
         self.schema = Schema(tuple(Column(name, rules.types[name].sql if name in rules.types else "string") for name in self.names))
         self._rules = rules

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Unpack
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Chunk, Unparsed
 from copycat_agent.formats.lines import LineFrames
-from copycat_agent.formats.model import FileFormat, FormatKind, Frame, Gap, How, LongLine, RecordFile, SkippedRest
+from copycat_agent.formats.model import FileFormat, FormatKind, Frame, FrameOptions, Gap, LongLine, RecordFile, SkippedRest
 from copycat_agent.formats.records.byte_records import FileEdges, header_gap, line_starts
-from copycat_agent.formats.records.columns import Columns, Rules, numbered
+from copycat_agent.formats.records.columns import ColumnRules, Columns, numbered
 from copycat_agent.formats.records.csv_options import CsvOptions, declared, problems
 from copycat_agent.formats.records.csv_rows import CsvRows, RowReader
 from copycat_agent.formats.records.field_types import field_types
@@ -78,7 +78,7 @@ class CsvHead(NamedTuple):
 class HeadReader:
     """Finds the heads of files. Stateless: results are kept in the file's memo."""
 
-    def __init__(self, options: CsvOptions, rules: Rules, lines: LineFrames, rows: RowReader, edges: FileEdges) -> None:
+    def __init__(self, options: CsvOptions, rules: ColumnRules, lines: LineFrames, rows: RowReader, edges: FileEdges) -> None:
         self._options = options
         self._edges = edges
         self._rules = rules
@@ -180,7 +180,7 @@ class CsvFormat(FileFormat):
         """Raises what `LineFrames` raises: see `problems`."""
         self.on_too_long = options.line.on_too_long
         types = field_types(options.types, options.type_settings())
-        self._rules = Rules(types, options.nulls, options.trim, options.too_few, options.too_many)
+        self._rules = ColumnRules(types, options.nulls, options.trim, options.too_few, options.too_many)
         self._columns = options.columns
         self._lines = LineFrames(options.line.as_lines(), encoding=options.encoding)
         self._body_lines = LineFrames(options.line.as_lines(), BLOCK_BYTES, encoding=options.encoding, raw=True)  # they are decoded here
@@ -188,7 +188,7 @@ class CsvFormat(FileFormat):
         self._edges = FileEdges(self._lines, options.skip_lines, options.skip_footer)
         self._heads = HeadReader(options, self._rules, self._lines, self._rows, self._edges)
 
-    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         final = how.setdefault("final", True)
         head = self._heads.head(file, end, final=final)
         if head is None:

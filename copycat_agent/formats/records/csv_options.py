@@ -143,7 +143,7 @@ def declared(options: CsvOptions) -> tuple[Column, ...] | None:
     return tuple(Column(name, types[name].sql if name in types else "string") for name in options.columns)
 
 
-class Signs(NamedTuple):
+class CsvCharacters(NamedTuple):
     """The special characters of one file. `delimiter` is one character here; `quote` and `escape` are "" if there are none.
 
     `newline` is the separator of lines; `strips_cr`: a CR at a line's end belongs to it.
@@ -182,14 +182,14 @@ class CsvHit(NamedTuple):
     after: int
 
 
-class Bad(NamedTuple):
+class BadRow(NamedTuple):
     """An invalid row. `field` is the column, from 0, with the error."""
 
     field: int
     why: str
 
 
-class Open(NamedTuple):
+class UnfinishedRow(NamedTuple):
     """The row continues after the last line. `in_quotes`: only a quote ends it."""
 
     field: int
@@ -203,7 +203,7 @@ _BARE_CR = "a carriage return stands in it, not in quotes"
 ESCAPES_NOTHING = "the escape character stands at the end of the row"
 
 
-class Scan:
+class RowScanner:
     """Reads the row that begins on line `first` of `lines`, character by character: this defines csv here. Used once.
 
     A value that begins with the quote ends at the next quote that is not doubled (or escaped); only a delimiter or the end of the line may
@@ -211,7 +211,7 @@ class Scan:
     continues in the next line. Faster readers have to find the same.
     """
 
-    def __init__(self, signs: Signs, lines: Sequence[str], first: int, limit: int) -> None:
+    def __init__(self, signs: CsvCharacters, lines: Sequence[str], first: int, limit: int) -> None:
         """`limit`: lines from that index on are not read. Lines have no delimiters, but may have a CR."""
         self._signs = signs
         self._lines = lines
@@ -224,7 +224,7 @@ class Scan:
         self._closing = signs.closing
         self._stops = signs.stops
 
-    def row(self) -> CsvHit | Bad | Open:
+    def row(self) -> CsvHit | BadRow | UnfinishedRow:
         """Returns the row that begins here."""
         while True:
             outcome = self._field()
@@ -239,7 +239,7 @@ class Scan:
         size = len(self._text)
         return size - 1 if self._signs.strips_cr and size > self._place and self._text[-1] == "\r" else size
 
-    def _field(self) -> Bad | Open | None:
+    def _field(self) -> BadRow | UnfinishedRow | None:
         begin = self._place
         if self._signs.trim:
             self._pass_blanks()
@@ -252,7 +252,7 @@ class Scan:
         while self._place < len(self._text) and self._text[self._place] in _BLANKS and self._text[self._place] != self._signs.delimiter:
             self._place += 1
 
-    def _in_quotes(self) -> Bad | Open | None:
+    def _in_quotes(self) -> BadRow | UnfinishedRow | None:
         signs, parts = self._signs, []
         self._place += 1
         while True:
@@ -260,28 +260,28 @@ class Scan:
             if stop is None:
                 parts += [self._text[self._place :], signs.newline]
                 if not self._next_line():
-                    return Open(len(self._fields), in_quotes=True)
+                    return UnfinishedRow(len(self._fields), in_quotes=True)
                 continue
             parts.append(self._text[self._place : stop.start()])
             self._place = stop.end()
             if stop[0] == signs.escape:
                 if not self._escaped(parts):
-                    return Open(len(self._fields), in_quotes=True)
+                    return UnfinishedRow(len(self._fields), in_quotes=True)
             elif signs.doublequote and self._text.startswith(signs.quote, self._place):
                 parts.append(signs.quote)
                 self._place += 1
             else:
                 return self._closed("".join(parts))
 
-    def _closed(self, value: str) -> Bad | None:
+    def _closed(self, value: str) -> BadRow | None:
         if self._signs.trim:
             self._pass_blanks()
         if self._place < self._end() and self._text[self._place] != self._signs.delimiter:
-            return Bad(len(self._fields), _BEHIND)
+            return BadRow(len(self._fields), _BEHIND)
         self._add(value, quoted=True)
         return None
 
-    def _plain(self) -> Bad | Open | None:
+    def _plain(self) -> BadRow | UnfinishedRow | None:
         parts: list[str] = []
         while True:
             end = self._end()
@@ -292,10 +292,10 @@ class Scan:
                 break
             self._place += 1
             if not self._escaped(parts):
-                return Open(len(self._fields), in_quotes=False)
+                return UnfinishedRow(len(self._fields), in_quotes=False)
         value = "".join(parts)
         if self._signs.strips_cr and "\r" in value and not self._signs.escape:
-            return Bad(len(self._fields), _BARE_CR)
+            return BadRow(len(self._fields), _BARE_CR)
         self._add(value, quoted=False)
         return None
 

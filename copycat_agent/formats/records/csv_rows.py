@@ -1,4 +1,4 @@
-"""Makes rows of a table's lines: by Python's csv module if that finds what `Scan` finds, else by `Scan`."""
+"""Makes rows of a table's lines: by Python's csv module if that finds what `RowScanner` finds, else by `RowScanner`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from copycat_agent.formats.records.csv_options import ESCAPES_NOTHING, UNCLOSED, Bad, CsvHit, CsvOptions, Open, Scan, Signs
+from copycat_agent.formats.records.csv_options import (
+    ESCAPES_NOTHING,
+    UNCLOSED,
+    BadRow,
+    CsvCharacters,
+    CsvHit,
+    CsvOptions,
+    RowScanner,
+    UnfinishedRow,
+)
 
 csv.field_size_limit(2**31 - 1)  # rows are bounded by `line.max_bytes`
 
@@ -30,7 +39,7 @@ class CsvRows:
 
     values: list[Values] = field(default_factory=list)
     spans: list[tuple[int, int]] | None = None
-    bad: dict[int, Bad] = field(default_factory=dict)
+    bad: dict[int, BadRow] = field(default_factory=dict)
     exact: set[int] = field(default_factory=set)
     open_line: int | None = None
     in_quotes: bool = False
@@ -67,7 +76,7 @@ class RowReader:
         self._delimiter = options.delimiter
         self._max_bytes = options.line.max_bytes
         newline = options.line.delimiter
-        self.signs = Signs(
+        self.signs = CsvCharacters(
             options.delimiter if len(options.delimiter) == 1 else _STAND_IN, options.quote_sign, options.escape or "",
             options.doublequote, options.multiline, options.trim, newline, newline == "\n",
         )  # fmt: skip
@@ -123,7 +132,7 @@ class RowReader:
         return rows
 
     def _is_plain(self, text: CsvText) -> bool:
-        """Returns whether csv finds what `Scan` finds, unless it finds an error."""
+        """Returns whether csv finds what `RowScanner` finds, unless it finds an error."""
         signs, joined = self.signs, text.joined
         has_cr = "\r" in joined
         if text.has(signs.quote) and not signs.doublequote:
@@ -187,11 +196,11 @@ class RowReader:
         rows.exact.add(index)
         if line.count(quote) == 2 * len(values) and line == f"{quote}{f'{quote}{self.signs.delimiter}{quote}'.join(values)}{quote}":  # type: ignore[arg-type]
             return  # all of them are quoted
-        found = Scan(self.signs, lines, first, after).row()
+        found = RowScanner(self.signs, lines, first, after).row()
         if isinstance(found, CsvHit):
             rows.values[index] = self._with_nulls(found)
         else:  # csv has read it, so this is not known to happen
-            rows.values[index], rows.bad[index] = [], found if isinstance(found, Bad) else Bad(found.field, UNCLOSED)
+            rows.values[index], rows.bad[index] = [], found if isinstance(found, BadRow) else BadRow(found.field, UNCLOSED)
 
     def _with_nulls(self, found: CsvHit) -> Values:
         nulls = self._nulls
@@ -258,18 +267,18 @@ class RowReader:
         """Reads the row that begins on line `first`. Returns the line after it, None when it is not complete yet."""
         places = text.places
         limit = max(first + 1, bisect_right(places, places[first] + text.most_bytes) - 1)
-        found = Scan(self.signs, text.lines, first, limit).row()
+        found = RowScanner(self.signs, text.lines, first, limit).row()
         if isinstance(found, CsvHit):
             rows.exact.add(len(rows.values))
             _add(rows, self._with_nulls(found), first, found.after)
             return found.after
-        if isinstance(found, Open):
+        if isinstance(found, UnfinishedRow):
             is_cut = limit < len(text.lines) and self.signs.multiline
             if self.signs.multiline and not is_cut and not text.final:
                 rows.open_line, rows.in_quotes = first, found.in_quotes
                 return None
             why = ESCAPES_NOTHING if not found.in_quotes else _TOO_LONG if is_cut else UNCLOSED
-            found = Bad(found.field, why)
+            found = BadRow(found.field, why)
         rows.bad[len(rows.values)] = found
         _add(rows, [], first, first + 1)
         return first + 1

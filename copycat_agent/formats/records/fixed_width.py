@@ -7,9 +7,9 @@ from typing import Any, Literal, NamedTuple, Unpack
 
 from copycat_agent.formats.draft import Parsed, Unparsed
 from copycat_agent.formats.lines import LineFrames
-from copycat_agent.formats.model import FileFormat, FormatKind, Frame, Gap, How, OptionProblem, RecordFile
+from copycat_agent.formats.model import FileFormat, FormatKind, Frame, FrameOptions, Gap, OptionProblem, RecordFile
 from copycat_agent.formats.records.byte_records import SKIP_FOOTER, FileEdges, header_gap, line_starts
-from copycat_agent.formats.records.columns import Columns, Rules, Value
+from copycat_agent.formats.records.columns import ColumnRules, Columns, Value
 from copycat_agent.formats.records.csv_options import RowLineOptions
 from copycat_agent.formats.records.field_types import TypedOptions, TypeWord, field_types
 from copycat_agent.formats.records.row_runs import BLOCK_BYTES, Lines, RowRun, of_lines
@@ -81,7 +81,7 @@ class Cutter:
             self._places.append(_FieldPlace(start, end))
         self.width = max(place.end for place in self._places)
         types = field_types({column.name: column.type for column in options.columns}, options.type_settings())
-        rules = Rules(types, options.nulls, trim=False, too_few="null", too_many="error")
+        rules = ColumnRules(types, options.nulls, trim=False, too_few="null", too_many="error")
         self.columns = Columns([column.name for column in options.columns], rules)
 
     def records(self, records: list[bytes], codec: str) -> list[Value]:
@@ -141,7 +141,7 @@ class ByteWidths(FileFormat):
         self._codec = "utf-8" if options.encoding == "auto" else options.encoding
         self._cutter = Cutter(options)
 
-    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         """Yields records; an incomplete one at the end of the file is a bad record."""
         final, block_bytes, position = how.get("final", True), how.get("block_bytes"), start
         for position in self._passed(file, start, min(end, self._skipped), final=final):
@@ -221,7 +221,7 @@ class LineWidths(FileFormat):
         self._edges = FileEdges(self._lines, options.skip_lines, options.skip_footer)
         self._cutter = Cutter(options)
 
-    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         final = how.setdefault("final", True)
         begin = self._begin(file, end, final=final)
         if begin is None:

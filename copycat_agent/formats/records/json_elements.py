@@ -17,8 +17,8 @@ from copycat_agent.formats.records.json_values import (
     OPEN_ARRAY,
     QUOTE,
     Cursor,
-    Extent,
     Value,
+    ValueExtent,
     parse,
     parse_all,
 )
@@ -54,7 +54,7 @@ def _find(cursor: Cursor, key: str, way: str) -> None:
         cursor.index += 1
         if name == key:
             return
-        if cursor.skip_blanks() == NOTHING or not cursor.follow(Extent()) or cursor.skip_blanks() != COMMA:
+        if cursor.skip_blanks() == NOTHING or not cursor.follow(ValueExtent()) or cursor.skip_blanks() != COMMA:
             break
         cursor.index += 1
     raise DamageError(f"path {way!r} is not there: the object ends, or is damaged, at byte {cursor.position}")
@@ -65,11 +65,11 @@ def _key(cursor: Cursor) -> str | None:
     start = cursor.position
     size = None
     while size is None:
-        looked = Extent().look(cursor.data, cursor.index)
+        looked = ValueExtent().look(cursor.data, cursor.index)
         if looked.is_end:
             size = looked.place - cursor.index
         elif cursor.left > _LONGEST_KEY or not cursor.more():
-            cursor.follow(Extent())
+            cursor.follow(ValueExtent())
             return None
     text = cursor.data[cursor.index : cursor.index + size]
     cursor.index += size
@@ -83,7 +83,7 @@ _LONGEST_KEY = 4096
 
 def leave(cursor: Cursor, depth: int) -> DamageError | None:
     """Skips what follows the array, out of `depth` objects, up to the end of the file. Returns what is wrong with it."""
-    if cursor.skip_blanks() == NOTHING or not cursor.follow(Extent(depth)):
+    if cursor.skip_blanks() == NOTHING or not cursor.follow(ValueExtent(depth)):
         return DamageError(f"the file ends behind its records, before its end, at byte {cursor.position}")
     if cursor.skip_blanks() != NOTHING:
         return DamageError(f"something else stands behind the object, at byte {cursor.position}")
@@ -103,7 +103,7 @@ def _ends_well(cursor: Cursor) -> bool:
     """Returns whether the last value ends where the file does. The values themselves are not checked."""
     skip_mark(cursor)
     while (first := cursor.skip_blanks()) != NOTHING:
-        if first in CLOSING or first in (COMMA, COLON) or not cursor.follow(Extent()):
+        if first in CLOSING or first in (COMMA, COLON) or not cursor.follow(ValueExtent()):
             return False
     return True
 
@@ -230,7 +230,7 @@ class Elements:
 
     def _text(self) -> bytes | None:
         """Returns the bytes of the value at the cursor; None when it does not end in what was read, or is too long."""
-        cursor, extent = self._cursor, Extent()
+        cursor, extent = self._cursor, ValueExtent()
         place, is_end = extent.look(cursor.data, cursor.index)
         size = place - cursor.index
         if self._missed:
@@ -246,7 +246,7 @@ class Elements:
             cursor.more()
             return
         head = cursor.data[cursor.index : cursor.index + limit]
-        if cursor.left <= limit or not cursor.follow(Extent()):
+        if cursor.left <= limit or not cursor.follow(ValueExtent()):
             raise UnfinishedError(f"the file ends inside the record that begins at byte {start}")
         end, _ = self._pass_separator(b"")
         yield LongLine(head, start, end, True, cursor.tail(end))

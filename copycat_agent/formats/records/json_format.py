@@ -12,7 +12,7 @@ from typing import Literal, TypeGuard, Unpack
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Chunk, Parsed, Unparsed
 from copycat_agent.formats.lines import LineFrames, TextLineOptions
-from copycat_agent.formats.model import FileFormat, FormatKind, Frame, Gap, How, RecordFile
+from copycat_agent.formats.model import FileFormat, FormatKind, Frame, FrameOptions, Gap, RecordFile
 from copycat_agent.formats.records.byte_records import line_starts, refuse_encoding
 from copycat_agent.formats.records.field_types import TreeOptions, Typing
 from copycat_agent.formats.records.json_elements import Elements, JsonLimits, UnfinishedError, skip_mark
@@ -50,7 +50,7 @@ class JsonlFormat(FileFormat):
         self._typing = Typing(options)
         self.on_too_long = options.on_too_long
 
-    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         how.setdefault("final", True)
         for frame in self._lines.frames(file, start, end, **how):
             if isinstance(frame, Chunk):
@@ -117,7 +117,7 @@ class JsonFormat(FileFormat):
         self.as_is = not self._typing.changes
         self.on_too_long = options.on_too_long
 
-    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         final, block_bytes = how.get("final", True), how.get("block_bytes") or BLOCK_BYTES
         cursor = Cursor(file, start, end, max(_LEAST_BLOCK_BYTES, block_bytes))
         is_array = self._is_array(file, end)  # reads the beginning; in a packed file this has to come before later bytes

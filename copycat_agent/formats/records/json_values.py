@@ -40,7 +40,7 @@ class JsonLook(NamedTuple):
     is_end: bool
 
 
-class Extent:
+class ValueExtent:
     """Follows one value to its end: balanced brackets outside strings. Its content need not be valid JSON."""
 
     def __init__(self, depth: int = 0) -> None:
@@ -148,7 +148,7 @@ class Cursor:
             if not self.more():
                 return NOTHING
 
-    def follow(self, extent: Extent) -> bool:
+    def follow(self, extent: ValueExtent) -> bool:
         """Skips the rest of a value, keeping nothing of it. Returns False when the file ends before."""
         while True:
             if self.left:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from copycat_agent.errors import CopycatError, DamageError
 from copycat_agent.formats.draft import Parsed
-from copycat_agent.formats.model import FileFormat, Frame, How, RecordFile
+from copycat_agent.formats.model import FileFormat, Frame, FrameOptions, RecordFile
 from copycat_agent.formats.records.parquet_values import instants, rows_of, values
 from copycat_agent.formats.records.schemas import arrow_columns
 from copycat_agent.model import Schema
@@ -151,7 +151,7 @@ class ParquetFormat(FileFormat):
     def __init__(self, columns: tuple[str, ...]) -> None:
         self._columns = columns
 
-    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         """Ignores `block_bytes`: it reads only a few rows at a time anyway."""
         del how
         reading = self._reading(file)

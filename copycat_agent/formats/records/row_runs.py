@@ -152,7 +152,7 @@ def of_lines(table: LineTable, frames: Iterator[Frame], start: int, *, final: bo
         yield from runs.all()
 
 
-class _Held(NamedTuple):
+class _HeldRecord(NamedTuple):
     """The last record, whose end is not known yet."""
 
     value: Value
@@ -165,7 +165,7 @@ class _Runs:
 
     def __init__(self, table: LineTable, start: int) -> None:
         self._table = table
-        self._held: _Held | None = None
+        self._held: _HeldRecord | None = None
         self.begin(start)
 
     def begin(self, position: int) -> None:
@@ -197,7 +197,7 @@ class _Runs:
                 values, starts, raw = [self._held.value, *values], [self._held.start, *starts], [self._held.raw, *raw]
             elif starts[0] > self._start:
                 yield self._gap(starts[0], self._before(spans[0][0] if spans is not None else 0))
-            self._held = _Held(values.pop(), starts[-1], raw.pop())
+            self._held = _HeldRecord(values.pop(), starts[-1], raw.pop())
             self._start = starts[-1]
             if values:
                 yield self._run(values, starts, raw, self._before(last))

@@ -15,9 +15,9 @@ from urllib.parse import unquote
 
 from copycat_agent.formats.draft import Chunk, Unparsed
 from copycat_agent.formats.lines import LineFrames
-from copycat_agent.formats.model import FileFormat, FormatKind, Frame, Gap, How, OptionProblem, RecordFile
+from copycat_agent.formats.model import FileFormat, FormatKind, Frame, FrameOptions, Gap, OptionProblem, RecordFile
 from copycat_agent.formats.records.byte_records import header_gap
-from copycat_agent.formats.records.columns import Columns, Rules, Value
+from copycat_agent.formats.records.columns import ColumnRules, Columns, Value
 from copycat_agent.formats.records.csv_options import RowLineOptions
 from copycat_agent.formats.records.field_types import TypedOptions, TypeWord, field_types
 from copycat_agent.formats.records.row_runs import BLOCK_BYTES, Lines, RowRun, of_lines
@@ -46,7 +46,7 @@ class W3cOptions(TypedOptions):
 
 
 @dataclass(slots=True)
-class _Named:
+class _NamedColumns:
     """The columns found up to byte `scanned` of a file: where lines with other columns begin, and their names, in order."""
 
     options: W3cOptions
@@ -75,7 +75,7 @@ def _values(line: str) -> list[str | None]:
 class _W3cTable:
     """A `LineTable`."""
 
-    def __init__(self, rules: Rules, unescape: str, layout: Layout, names: Sequence[str]) -> None:
+    def __init__(self, rules: ColumnRules, unescape: str, layout: Layout, names: Sequence[str]) -> None:
         self.lines = Lines(layout, 0)
         self._rules = rules
         self._unescape = unescape
@@ -122,10 +122,10 @@ class W3cFormat(FileFormat):
         """Raises what `LineFrames` raises: see `problems`."""
         self.on_too_long = options.line.on_too_long
         self._options = options
-        self._rules = Rules(field_types(options.types, options.type_settings()), (), trim=False, too_few="error", too_many="error")
+        self._rules = ColumnRules(field_types(options.types, options.type_settings()), (), trim=False, too_few="error", too_many="error")
         self._lines = LineFrames(options.line.as_lines(), BLOCK_BYTES, encoding=options.encoding, raw=True)
 
-    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         final = how.setdefault("final", True)
         layout = self._lines.layout(file, 0)
         if start < len(layout.mark):
@@ -136,11 +136,11 @@ class W3cFormat(FileFormat):
         lines = self._lines.frames(file, start, end, **how)
         yield from of_lines(table, self._without_directives(lines, layout, named, table), start, final=final)
 
-    def _named(self, file: RecordFile, layout: Layout, start: int) -> _Named:
+    def _named(self, file: RecordFile, layout: Layout, start: int) -> _NamedColumns:
         """Returns the file's columns, scanned up to `start` at least."""
-        named: _Named | None = file.memo.get("w3c")
+        named: _NamedColumns | None = file.memo.get("w3c")
         if named is None or named.options != self._options:
-            named = file.memo["w3c"] = _Named(self._options)
+            named = file.memo["w3c"] = _NamedColumns(self._options)
         if named.scanned < start:
             lines = self._lines.frames(file, len(layout.mark), start, final=True)
             for _ in self._without_directives(lines, layout, named, None):
@@ -148,7 +148,9 @@ class W3cFormat(FileFormat):
             named.scanned = start
         return named
 
-    def _without_directives(self, frames: Iterator[Frame], layout: Layout, named: _Named, table: _W3cTable | None) -> Iterator[Frame]:
+    def _without_directives(
+        self, frames: Iterator[Frame], layout: Layout, named: _NamedColumns, table: _W3cTable | None
+    ) -> Iterator[Frame]:
         """Yields the frames, directives as gaps. A directive that names columns sets those of `table`."""
         sign = "#".encode(layout.codec)
         for frame in frames:

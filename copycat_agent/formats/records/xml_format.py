@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Unpack
 
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Parsed, Unparsed
-from copycat_agent.formats.model import FileFormat, FormatKind, Frame, Gap, How, LongLine, RecordFile
+from copycat_agent.formats.model import FileFormat, FormatKind, Frame, FrameOptions, Gap, LongLine, RecordFile
 from copycat_agent.formats.records.field_types import TreeOptions, Typing, Value
 from copycat_agent.formats.records.xml_tree import RecordPath, XmlHit, XmlShape, XmlTree
 from copycat_agent.options import BeforeValidator, ByteSize, Field
@@ -61,9 +61,9 @@ class XmlFormat(FileFormat):
         self._typing = Typing(options)
         self.on_too_long = options.on_too_long
 
-    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         kept = file.memo.get("pass")
-        one = kept if isinstance(kept, _Pass) and kept.goes_on_at(start) else self._new(start)
+        one = kept if isinstance(kept, _ParserRun) and kept.goes_on_at(start) else self._new(start)
         file.memo["pass"] = one
         user = one.user = object()
         size = max(_LEAST_BLOCK_BYTES, min(how.get("block_bytes") or _BLOCK_BYTES, _BLOCK_BYTES))
@@ -83,8 +83,8 @@ class XmlFormat(FileFormat):
                 yield from one.held()
                 return
 
-    def _new(self, start: int) -> _Pass:
-        return _Pass(XmlTree(self._path, self._shape, self._max_bytes, start), start, self._typing)
+    def _new(self, start: int) -> _ParserRun:
+        return _ParserRun(XmlTree(self._path, self._shape, self._max_bytes, start), start, self._typing)
 
     def alone(self, raw: bytes, columns: tuple[str, ...]) -> Value:
         """Returns one record from the bytes in a dead letter, which are taken as UTF-8, since they do not name an encoding."""
@@ -97,7 +97,7 @@ class XmlFormat(FileFormat):
         return self._typing.read([tree.found[0].value])[0]
 
 
-class _Pass:
+class _ParserRun:
     """A parser under way, and its frames: the last one that was yielded, and those after it.
 
     `user`: the reading that continues it. `is_read`: there is nothing more to read.

@@ -21,13 +21,13 @@ import cramjam
 from copycat_agent.converters import avro_numbers
 from copycat_agent.converters.avro_form import avro_of
 from copycat_agent.converters.avro_writing import AvroType, Compiler, parsed
-from copycat_agent.converters.base import BadSchemaError, Unfit
+from copycat_agent.converters.base import BadSchemaError, UnfitValueError
 from copycat_agent.errors import DataError
 from copycat_agent.model import Column, Schema
 from copycat_agent.sinks.files_options import Compression
-from copycat_agent.sinks.formats.column_types import Fitted, Types, fitted
+from copycat_agent.sinks.formats.column_types import FittedColumn, Types, fitted
 from copycat_agent.sinks.formats.local_files import DirectoryFiles, GrowingFile, NewPath, WrittenFile
-from copycat_agent.sinks.formats.stored_types import Stored, spelt
+from copycat_agent.sinks.formats.stored_types import StoredColumns, spelt
 from copycat_agent.sinks.formats.table_files import VALUE, TableFile, TableFiles, TableFormat
 from copycat_agent.sinks.formats.text_files import SPILL_BYTES, null_value
 from copycat_agent.sql_types import SqlType
@@ -113,14 +113,14 @@ class AvroTable(TableFormat):
     def __init__(self, compression: Compression) -> None:
         self._compression = compression
 
-    def fit(self, type_: SqlType, values: Sequence[Any], *, grows: bool) -> Fitted:
+    def fit(self, type_: SqlType, values: Sequence[Any], *, grows: bool) -> FittedColumn:
         return fitted(type_, values, grows=grows)
 
     def check(self, types: Types) -> None:
         try:
-            _schema_of(Stored(types).types)
+            _schema_of(StoredColumns(types).types)
         except BadSchemaError as error:
-            raise Unfit(str(error)) from None
+            raise UnfitValueError(str(error)) from None
 
     def begin(self, path: Path, types: Types) -> TableFile:
         return _TableOfAvro(path, types, self._compression)
@@ -132,7 +132,7 @@ def _schema_of(types: Types) -> AvroType:
 
 class _TableOfAvro(TableFile):
     def __init__(self, path: Path, types: Types, compression: Compression) -> None:
-        self._stored = Stored(types)
+        self._stored = StoredColumns(types)
         schema = _schema_of(self._stored.types)
         named: dict[str, Any] = {}
         self._write = Compiler(named, drops=True).top(parsed(schema, named))
@@ -172,7 +172,7 @@ class _GivenSchema(NamedTuple):
             return value
         if self.write is None:
             msg = "its schema cannot be written with"
-            raise Unfit(msg)
+            raise UnfitValueError(msg)
         if self.fields is not None:
             return self.write(value)
         if isinstance(value, dict) and value.keys() == {VALUE}:
@@ -231,7 +231,7 @@ class AvroFiles(DirectoryFiles):
         """Takes values up to the first that does not fit the given schema. Returns their number."""
         assert self._given is not None
         payloads: list[bytes] = []
-        with contextlib.suppress(Unfit):  # `payloads` has those before it
+        with contextlib.suppress(UnfitValueError):  # `payloads` has those before it
             payloads.extend(map(self._given.payload, values))
         if payloads:
             if self._container is None:
@@ -246,7 +246,7 @@ class AvroFiles(DirectoryFiles):
             return null_value()
         try:
             self._given.payload(value)
-        except Unfit as unfit:
+        except UnfitValueError as unfit:
             return unfit.as_data_error(_HINT)
         raise AssertionError("it fits")
 

@@ -19,7 +19,7 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from copycat_agent.converters.avro_numbers import unscaled
-from copycat_agent.converters.base import Unfit, wanted
+from copycat_agent.converters.base import UnfitValueError, wanted
 from copycat_agent.converters.plain import dump
 from copycat_agent.converters.schema_forms import clock_micros_of, days_of, local_micros_of, micros_of
 from copycat_agent.errors import DataError
@@ -49,7 +49,7 @@ _OBJECT_BYTES: dict[type, int] = {int: 32, float: 24, str: 57, bytes: 40, Decima
 _DICT_BYTES, _LIST_BYTES = 232, 72
 
 
-class Fitted(NamedTuple):
+class FittedColumn(NamedTuple):
     """The type that a column has now, its values for that type, and about how much memory they take."""
 
     type: SqlType
@@ -81,19 +81,19 @@ class _Column(NamedTuple):
         if not self.kinds.issubset(kinds):
             raise wanted(what, next(value for value in self.present if type(value) not in kinds))
 
-    def within(self, values: Sequence[Any], type_: SqlType) -> Fitted:
+    def within(self, values: Sequence[Any], type_: SqlType) -> FittedColumn:
         return fitted(type_, values, grows=self.grows, depth=self.depth + 1)
 
 
-def fitted(type_: SqlType, values: Sequence[Any], *, grows: bool, depth: int = 0) -> Fitted:
+def fitted(type_: SqlType, values: Sequence[Any], *, grows: bool, depth: int = 0) -> FittedColumn:
     """Returns type and values of a column that has `type_` so far, with these values. Raises Unfit if one of them does not fit."""
     if depth > _DEPTH_MAX:
-        raise Unfit(f"objects and lists are nested deeper than {_DEPTH_MAX}")
+        raise UnfitValueError(f"objects and lists are nested deeper than {_DEPTH_MAX}")
     kinds = set(map(type, values))
     slots = _SLOT_BYTES * len(values)
     present = values
     if kinds <= {NoneType}:
-        return Fitted(type_, values, slots)
+        return FittedColumn(type_, values, slots)
     if NoneType in kinds:
         kinds.discard(NoneType)
         present = [value for value in values if value is not None]
@@ -101,7 +101,7 @@ def fitted(type_: SqlType, values: Sequence[Any], *, grows: bool, depth: int = 0
         type_ = _grown(type_, present, kinds)
     rule = _RULES.get(type_.word, _json_text)
     found = rule(type_, _Column(values, present, kinds, grows, depth))
-    return Fitted(found.type, found.values, found.size_bytes + slots)
+    return FittedColumn(found.type, found.values, found.size_bytes + slots)
 
 
 def _grown(type_: SqlType, present: Sequence[Any], kinds: set[type]) -> SqlType:
@@ -124,50 +124,50 @@ _FIRST = {
 }  # fmt: skip
 
 
-def _null(_: SqlType, column: _Column) -> Fitted:
+def _null(_: SqlType, column: _Column) -> FittedColumn:
     raise wanted("null", column.present[0])
 
 
-def _boolean(type_: SqlType, column: _Column) -> Fitted:
+def _boolean(type_: SqlType, column: _Column) -> FittedColumn:
     column.only("true or false", bool)
-    return Fitted(type_, column.values, 0)
+    return FittedColumn(type_, column.values, 0)
 
 
-def _whole(type_: SqlType, column: _Column) -> Fitted:
+def _whole(type_: SqlType, column: _Column) -> FittedColumn:
     column.only("a whole number", int)
     end = _WHOLE[type_.word]
     if min(column.present) < -end or max(column.present) >= end:
-        raise Unfit(f"the number is beyond the {end.bit_length()} bits of {type_.word}")
-    return Fitted(type_, column.values, _OBJECT_BYTES[int] * len(column.present))
+        raise UnfitValueError(f"the number is beyond the {end.bit_length()} bits of {type_.word}")
+    return FittedColumn(type_, column.values, _OBJECT_BYTES[int] * len(column.present))
 
 
-def _double(type_: SqlType, column: _Column) -> Fitted:
+def _double(type_: SqlType, column: _Column) -> FittedColumn:
     column.only("a number", float, int)
     values = column.values
     if int in column.kinds:
         if any(type(value) is int and not -_EXACT_DOUBLE <= value <= _EXACT_DOUBLE for value in column.present):
-            raise Unfit("the number has more digits than double holds")
+            raise UnfitValueError("the number has more digits than double holds")
         values = column.mapped(float)
-    return Fitted(type_, values, _OBJECT_BYTES[float] * len(column.present))
+    return FittedColumn(type_, values, _OBJECT_BYTES[float] * len(column.present))
 
 
-def _float(type_: SqlType, column: _Column) -> Fitted:
+def _float(type_: SqlType, column: _Column) -> FittedColumn:
     found = _double(type_, column)
     if any(_FLOAT_END <= abs(value) < float("inf") for value in column.present):
-        raise Unfit("the number is beyond what float holds")
+        raise UnfitValueError("the number is beyond what float holds")
     return found
 
 
-def _decimal(type_: SqlType, column: _Column) -> Fitted:
+def _decimal(type_: SqlType, column: _Column) -> FittedColumn:
     precision, scale = (*type_.numbers, 0)[:2] if type_.numbers else (10, 0)
     if column.grows:
         column.only("a decimal number", Decimal, int)
         if any(type(value) is int and not -_WHOLE["bigint"] <= value < _WHOLE["bigint"] for value in column.present):
-            raise Unfit("the number is beyond the 64 bits of bigint")  # as where no decimal came before it
+            raise UnfitValueError("the number is beyond the 64 bits of bigint")  # as where no decimal came before it
         scale = max(scale, *(_scale(value) for value in column.present)) if Decimal in column.kinds else scale
     whole = (unscaled(value, precision, scale) for value in column.present)
     values = column.replaced(Decimal(number).scaleb(-scale, _PRECISE) for number in whole)
-    return Fitted(SqlType("decimal", (precision, scale)), values, _OBJECT_BYTES[Decimal] * len(column.present))
+    return FittedColumn(SqlType("decimal", (precision, scale)), values, _OBJECT_BYTES[Decimal] * len(column.present))
 
 
 def _scale(value: Decimal | int) -> int:
@@ -180,9 +180,9 @@ def _scale(value: Decimal | int) -> int:
     return min(max(0, -exponent), _DIGITS)  # type: ignore[operator]
 
 
-def _string(type_: SqlType, column: _Column) -> Fitted:
+def _string(type_: SqlType, column: _Column) -> FittedColumn:
     column.only("text", str)
-    return Fitted(type_, column.values, text_bytes(column.present))
+    return FittedColumn(type_, column.values, text_bytes(column.present))
 
 
 def text_bytes(texts: Sequence[str]) -> int:
@@ -193,46 +193,46 @@ def text_bytes(texts: Sequence[str]) -> int:
         try:
             size = len(text.encode())
         except UnicodeEncodeError:
-            raise Unfit("the text holds half of a character, which UTF-8 cannot") from None
+            raise UnfitValueError("the text holds half of a character, which UTF-8 cannot") from None
     return size + _OBJECT_BYTES[str] * len(texts)
 
 
-def _binary(type_: SqlType, column: _Column) -> Fitted:
+def _binary(type_: SqlType, column: _Column) -> FittedColumn:
     column.only("bytes", bytes)
-    return Fitted(type_, column.values, sum(map(len, column.present)) + _OBJECT_BYTES[bytes] * len(column.present))
+    return FittedColumn(type_, column.values, sum(map(len, column.present)) + _OBJECT_BYTES[bytes] * len(column.present))
 
 
-def _date(type_: SqlType, column: _Column) -> Fitted:
+def _date(type_: SqlType, column: _Column) -> FittedColumn:
     values = column.values
     if column.kinds != {date}:
         values = column.mapped(_read(days_of, column.grows, "a date", date))
-    return Fitted(type_, values, _OBJECT_BYTES[date] * len(column.present))
+    return FittedColumn(type_, values, _OBJECT_BYTES[date] * len(column.present))
 
 
-def _time(type_: SqlType, column: _Column) -> Fitted:
+def _time(type_: SqlType, column: _Column) -> FittedColumn:
     digits = type_.numbers[0] if type_.numbers else _MICROS_DIGITS
 
     def clock(value: object) -> time:
         count = clock_micros_of(value)
         if digits < _MICROS_DIGITS and count % _MILLI:
-            raise Unfit("the time has digits behind the millisecond")
+            raise UnfitValueError("the time has digits behind the millisecond")
         return value if isinstance(value, time) else time.fromisoformat(value)  # type: ignore[arg-type]
 
     read = _read(clock, column.grows, "a time of day", time)
-    return Fitted(type_, column.mapped(read), _OBJECT_BYTES[time] * len(column.present))
+    return FittedColumn(type_, column.mapped(read), _OBJECT_BYTES[time] * len(column.present))
 
 
-def _timestamp(type_: SqlType, column: _Column) -> Fitted:
+def _timestamp(type_: SqlType, column: _Column) -> FittedColumn:
     values, is_utc = column.values, type_.word == "timestamp"
     if column.kinds != {datetime} or any((value.tzinfo is not None) is not is_utc for value in column.present):
         values = column.mapped(_read(_exact(micros_of if is_utc else local_micros_of), column.grows, "a time", datetime))
-    return Fitted(type_, values, _OBJECT_BYTES[datetime] * len(column.present))
+    return FittedColumn(type_, values, _OBJECT_BYTES[datetime] * len(column.present))
 
 
 def _exact(count: Callable[[object], int]) -> Callable[[object], int]:
     def micros(value: object) -> int:
         if isinstance(value, str) and (finer := value.partition(".")[2][_MICROS_DIGITS:]) and finer[:1].isdigit() and finer.strip("0Z"):
-            raise Unfit("the time has digits behind the microsecond")
+            raise UnfitValueError("the time has digits behind the microsecond")
         return count(value)
 
     return micros
@@ -249,30 +249,30 @@ def _read(count: Callable[[Any], Any], grows: bool, what: str, kind_: type) -> C
     return read
 
 
-def _json_text(type_: SqlType, column: _Column) -> Fitted:
+def _json_text(type_: SqlType, column: _Column) -> FittedColumn:
     """Fits values of any type as JSON text: Spark has `variant` for them, other readers have nothing."""
     try:
         values = column.mapped(lambda value: dump(value).decode())
     except DataError as error:
-        raise Unfit(error.message) from None
-    return Fitted(type_, values, text_bytes([value for value in values if value is not None]))
+        raise UnfitValueError(error.message) from None
+    return FittedColumn(type_, values, text_bytes([value for value in values if value is not None]))
 
 
-def _array(type_: SqlType, column: _Column) -> Fitted:
+def _array(type_: SqlType, column: _Column) -> FittedColumn:
     column.only("a list", list, tuple)
     flat = list(chain.from_iterable(column.present))
     try:
         found = column.within(flat, type_.parts[0][1])
-    except Unfit as unfit:
+    except UnfitValueError as unfit:
         raise unfit.within("[]") from None
     values = column.values
     if found.values is not flat:
         parts = iter(found.values)
         values = column.mapped(lambda one: [next(parts) for _ in one])
-    return Fitted(SqlType("array", (), (("", found.type),)), values, found.size_bytes + _LIST_BYTES * len(column.present))
+    return FittedColumn(SqlType("array", (), (("", found.type),)), values, found.size_bytes + _LIST_BYTES * len(column.present))
 
 
-def _map(type_: SqlType, column: _Column) -> Fitted:
+def _map(type_: SqlType, column: _Column) -> FittedColumn:
     """Fits maps: a dict, or a list of {key, value} for keys that are not text, as the readers here return them."""
     (_, key_type), (_, value_type) = type_.parts
     is_dict = key_type.word == "string"
@@ -291,7 +291,7 @@ def _map(type_: SqlType, column: _Column) -> Fitted:
     values = column.replaced(
         [dict(one) for one in made] if is_dict else [[{"key": key, "value": value} for key, value in one] for one in made]
     )
-    return Fitted(type_, values, keys.size_bytes + inner.size_bytes + _DICT_BYTES * len(maps))
+    return FittedColumn(type_, values, keys.size_bytes + inner.size_bytes + _DICT_BYTES * len(maps))
 
 
 def _entry(entry: object) -> tuple[Any, Any]:
@@ -300,14 +300,14 @@ def _entry(entry: object) -> tuple[Any, Any]:
     return entry["key"], entry["value"]
 
 
-def _struct(type_: SqlType, column: _Column) -> Fitted:
+def _struct(type_: SqlType, column: _Column) -> FittedColumn:
     column.only("an object", dict)
     columns = transposed(dict(type_.parts), column.present, grows=column.grows)
     parts, size, changed = [], 0, False
     for name, (part, values) in columns.items():
         try:
             found = column.within(values, part)
-        except Unfit as unfit:
+        except UnfitValueError as unfit:
             raise unfit.within(name) from None
         parts.append((name, found.type))
         size += found.size_bytes
@@ -317,7 +317,7 @@ def _struct(type_: SqlType, column: _Column) -> Fitted:
     if changed:
         names = list(columns)
         rows = column.replaced(dict(zip(names, row, strict=True)) for row in zip(*(values for _, values in columns.values()), strict=True))
-    return Fitted(SqlType("struct", (), tuple(parts)), rows, size + _DICT_BYTES * len(column.present))
+    return FittedColumn(SqlType("struct", (), tuple(parts)), rows, size + _DICT_BYTES * len(column.present))
 
 
 def transposed(types: Types, rows: Sequence[dict[str, Any]], *, grows: bool) -> dict[str, tuple[SqlType, Sequence[Any]]]:
@@ -328,7 +328,7 @@ def transposed(types: Types, rows: Sequence[dict[str, Any]], *, grows: bool) -> 
             return {name: (type_, [row[name] for row in rows]) for name, type_ in types.items()}
     extra = [name for name in dict.fromkeys(chain.from_iterable(rows)) if name not in types]
     if extra and not grows:
-        raise Unfit("the schema has no such field").within(str(extra[0]))
+        raise UnfitValueError("the schema has no such field").within(str(extra[0]))
     if extra and len(names) + len(extra) > LEAVES_MAX:
         raise too_many_columns()
     for name in extra:
@@ -336,20 +336,20 @@ def transposed(types: Types, rows: Sequence[dict[str, Any]], *, grows: bool) -> 
     return {name: (types.get(name, VOID), [row.get(name) for row in rows]) for name in [*names, *extra]}
 
 
-class SpellingClash(Unfit):
+class SpellingClashError(UnfitValueError):
     """A field's name differs only in case from another one of its level: Spark reads no such table, unless it is told to mind case."""
 
 
 def check_spelling(columns: Iterable[tuple[str, SqlType]]) -> None:
-    """Raises SpellingClash for columns, or fields within one, whose names differ only in case."""
+    """Raises SpellingClashError for columns, or fields within one, whose names differ only in case."""
     names: set[str] = set()
     for name, type_ in columns:
         if name.lower() in names:
-            raise SpellingClash("another field's name differs only in case, so Spark could not read the file").within(name)
+            raise SpellingClashError("another field's name differs only in case, so Spark could not read the file").within(name)
         names.add(name.lower())
         try:
             _check_spelling_within(type_)
-        except SpellingClash as clash:
+        except SpellingClashError as clash:
             raise clash.within(name) from None
 
 
@@ -361,9 +361,9 @@ def _check_spelling_within(type_: SqlType) -> None:
             _check_spelling_within(part)
 
 
-def too_many_columns() -> Unfit:
+def too_many_columns() -> UnfitValueError:
     """Returns the error for rows with more columns than `LEAVES_MAX`."""
-    return Unfit(f"the records would have more than {LEAVES_MAX} columns")
+    return UnfitValueError(f"the records would have more than {LEAVES_MAX} columns")
 
 
 def _check_name(name: object) -> None:
@@ -372,7 +372,7 @@ def _check_name(name: object) -> None:
     text_bytes([name])
 
 
-_RULES: dict[str, Callable[[SqlType, _Column], Fitted]] = {
+_RULES: dict[str, Callable[[SqlType, _Column], FittedColumn]] = {
     "void": _null, "boolean": _boolean, "tinyint": _whole, "smallint": _whole, "int": _whole, "bigint": _whole, "float": _float,
     "double": _double, "decimal": _decimal, "string": _string, "binary": _binary, "date": _date, "time": _time, "timestamp": _timestamp,
     "timestamp_ntz": _timestamp, "array": _array, "map": _map, "struct": _struct,

@@ -14,11 +14,11 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from copycat_agent.converters.base import Unfit
+from copycat_agent.converters.base import UnfitValueError
 from copycat_agent.converters.plain import dump
 from copycat_agent.errors import DataError
 from copycat_agent.sinks.files_options import Compression
-from copycat_agent.sinks.formats.column_types import STRING, Fitted, Types, text_bytes
+from copycat_agent.sinks.formats.column_types import STRING, FittedColumn, Types, text_bytes
 from copycat_agent.sinks.formats.local_files import PACKERS, SUFFIXES, GrowingFile
 from copycat_agent.sinks.formats.table_files import TableFile, TableFormat
 from copycat_agent.sinks.formats.text_files import SPILL_BYTES
@@ -37,11 +37,11 @@ class CsvColumns(TableFormat):
         self.extension = "csv" + SUFFIXES[compression]
         self._compression = compression
 
-    def fit(self, type_: SqlType, values: Sequence[Any], *, grows: bool) -> Fitted:
+    def fit(self, type_: SqlType, values: Sequence[Any], *, grows: bool) -> FittedColumn:
         del grows
         fields = _fields(values)
         size = text_bytes([field for field in fields if field is not None]) + 8 * len(values)
-        return Fitted(STRING if type_.word == "void" else type_, fields, size)
+        return FittedColumn(STRING if type_.word == "void" else type_, fields, size)
 
     def check(self, types: Types) -> None:
         del types  # any name is valid
@@ -60,7 +60,7 @@ def _fields(values: Sequence[Any]) -> Sequence[str | None]:
         try:
             texts = [value if value is None or isinstance(value, str) else _text(value) for value in values]
         except DataError as error:
-            raise Unfit(error.message) from None
+            raise UnfitValueError(error.message) from None
     present = [text for text in texts if text is not None]
     together = "\n".join(["", *present, ""])
     if together.count("\n") == len(present) + 1 and not any(sign in together for sign in _SIGNS):

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from copycat_agent.sinks.files_options import Compression
-from copycat_agent.sinks.formats.column_types import Fitted, Types, check_spelling, fitted
-from copycat_agent.sinks.formats.stored_types import Stored
+from copycat_agent.sinks.formats.column_types import FittedColumn, Types, check_spelling, fitted
+from copycat_agent.sinks.formats.stored_types import StoredColumns
 from copycat_agent.sinks.formats.table_files import TableFile, TableFormat
 from copycat_agent.sql_types import SqlType
 
@@ -74,11 +74,11 @@ class ParquetTable(TableFormat):
     def __init__(self, compression: Compression) -> None:
         self._compression = compression
 
-    def fit(self, type_: SqlType, values: Sequence[Any], *, grows: bool) -> Fitted:
+    def fit(self, type_: SqlType, values: Sequence[Any], *, grows: bool) -> FittedColumn:
         return fitted(type_, values, grows=grows)
 
     def check(self, types: Types) -> None:
-        check_spelling(Stored(types).types.items())
+        check_spelling(StoredColumns(types).types.items())
 
     def begin(self, path: Path, types: Types) -> TableFile:
         return _ParquetFile(path, types, self._compression)
@@ -86,7 +86,7 @@ class ParquetTable(TableFormat):
 
 class _ParquetFile(TableFile):
     def __init__(self, path: Path, types: Types, compression: Compression) -> None:
-        self._stored = Stored(types)
+        self._stored = StoredColumns(types)
         self._schema = pa.schema([pa.field(name, arrow_type(type_)) for name, type_ in self._stored.types.items()])
         self._path = path
         self._compression = compression

@@ -40,7 +40,7 @@ def spelt(type_: SqlType) -> str:
     return f"{type_.word}<{', '.join(inner)}>" if inner else f"{type_.word}{numbers}"
 
 
-class Stored:
+class StoredColumns:
     """The columns that a file stores: those of the rows whose type is `known`, and at least one."""
 
     def __init__(self, types: Types) -> None:

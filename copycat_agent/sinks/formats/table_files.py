@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from copycat_agent.converters.base import Unfit
+from copycat_agent.converters.base import UnfitValueError
 from copycat_agent.errors import DataError
 from copycat_agent.model import Schema
-from copycat_agent.sinks.formats.column_types import LEAVES_MAX, Fitted, SpellingClash, Types, too_many_columns, transposed
+from copycat_agent.sinks.formats.column_types import LEAVES_MAX, FittedColumn, SpellingClashError, Types, too_many_columns, transposed
 from copycat_agent.sinks.formats.local_files import DirectoryFiles, NewPath, WrittenFile
 from copycat_agent.sinks.formats.stored_types import leaves
 from copycat_agent.sinks.formats.text_files import null_value
@@ -59,7 +59,7 @@ class TableFormat(ABC):
     extension: str
 
     @abstractmethod
-    def fit(self, type_: SqlType, values: Sequence[Any], *, grows: bool) -> Fitted:
+    def fit(self, type_: SqlType, values: Sequence[Any], *, grows: bool) -> FittedColumn:
         """See `column_types.fitted`."""
 
     @abstractmethod
@@ -92,7 +92,7 @@ class TableFiles(DirectoryFiles):
         try:
             self._accept(values)
             return len(values)
-        except (Unfit, DataError):
+        except (UnfitValueError, DataError):
             half = len(values) // 2
         if not half:
             return 0
@@ -102,7 +102,7 @@ class TableFiles(DirectoryFiles):
     def why(self, value: Any) -> DataError:  # noqa: ANN401 - any value
         try:
             self._accept((value,))
-        except Unfit as unfit:
+        except UnfitValueError as unfit:
             return unfit.as_data_error("write format jsonl, which takes any fields, or make the field fit in transforms")
         except DataError as error:
             return error
@@ -111,9 +111,9 @@ class TableFiles(DirectoryFiles):
     def clashes(self, value: Any) -> bool:  # noqa: ANN401 - any value
         try:
             self._check(self._fit(_rows((value,)))[0])
-        except SpellingClash:
+        except SpellingClashError:
             return True
-        except (Unfit, DataError):
+        except (UnfitValueError, DataError):
             pass
         return False
 
@@ -140,11 +140,11 @@ class TableFiles(DirectoryFiles):
             for name, (type_, values) in transposed(self._types, rows, grows=True).items():
                 try:
                     types[name], columns[name], more = self._form.fit(type_, values, grows=name not in self._fixed)
-                except Unfit as unfit:
+                except UnfitValueError as unfit:
                     raise unfit.within(name) from None
                 size += more
         except RecursionError:
-            raise Unfit("the record is nested too deeply") from None
+            raise UnfitValueError("the record is nested too deeply") from None
         return types, columns, size
 
     def _check(self, types: Types) -> None:
@@ -164,7 +164,7 @@ class TableFiles(DirectoryFiles):
         changed = {name: type_ for name, type_ in types.items() if self._types.get(name, type_) != type_}
         try:
             found = {name: self._form.fit(type_, self._columns[name], grows=True) for name, type_ in changed.items()}
-        except Unfit:
+        except UnfitValueError:
             return False
         if any(fitted.type != changed[name] for name, fitted in found.items()):
             return False
@@ -235,5 +235,5 @@ def _rows(values: Sequence[Any]) -> Sequence[dict[str, Any]]:
             raise null_value()
         values = [value if isinstance(value, dict) else {VALUE: value} for value in values]
     if not all(values):
-        raise Unfit("the record has no fields, so it cannot be a row")
+        raise UnfitValueError("the record has no fields, so it cannot be a row")
     return values

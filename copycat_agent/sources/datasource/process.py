@@ -18,7 +18,7 @@ from typing import Any
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.registry import told
 from copycat_agent.sources.contract import same_position
-from copycat_agent.sources.datasource.reader import NotThisError, StreamReader, fault
+from copycat_agent.sources.datasource.reader import StreamReader, UnusableSourceError, fault
 
 _PR_SET_PDEATHSIG = 1
 _TEXT_MOST = 2**16
@@ -48,7 +48,9 @@ class ReaderSession:
         try:
             self._reader = StreamReader(question["class"], question["options"])
         except (ImportError, SyntaxError) as error:
-            raise NotThisError(f"{question['class']}: {told(error)}", "install what it needs for the Python that runs the agent") from None
+            raise UnusableSourceError(
+                f"{question['class']}: {told(error)}", "install what it needs for the Python that runs the agent"
+            ) from None
         reader = self._reader
         columns = [[column.name, column.type] for column in reader.schema.columns]
         return {"simple": reader.is_simple, "limit": reader.has_limit, "knows_end": reader.knows_its_end, "columns": columns}, b""
@@ -109,7 +111,7 @@ def serve(connection: Connection) -> None:
 def _failure(error: Exception, name: str) -> dict[str, Any]:
     """Returns the reply for an error. A foreign exception is given by type and place; only commands that people run show its text."""
     if isinstance(error, CopycatError):
-        option = error.option if isinstance(error, NotThisError) else ""
+        option = error.option if isinstance(error, UnusableSourceError) else ""
         return {"error": error.message, "hint": error.hint, "is_fatal": isinstance(error, FatalError), "option": option}
     return {"error": fault(error, name), "hint": "", "is_fatal": False, "option": "", "text": _text(error)}
 

@@ -61,7 +61,7 @@ Offset = Any
 """A reader's offset: a JSON value, usually a map."""
 
 
-class NotThisError(FatalError):
+class UnusableSourceError(FatalError):
     """A definition names something that is no data source, or one that cannot be streamed. `option` is the wrong option."""
 
     def __init__(self, message: str, hint: str = "", option: str = "class") -> None:
@@ -76,19 +76,19 @@ def find_class(name: str) -> type[DataSource]:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         words = f"there is no module {error.name}" if error.name else f"module {module_name} cannot be imported"
-        raise NotThisError(words, "install its package for the Python that runs the agent, or correct the name") from None
+        raise UnusableSourceError(words, "install its package for the Python that runs the agent, or correct the name") from None
     found = getattr(module, class_name, None)
     if found is None:
         kinds = {one: value for one, value in vars(module).items() if isinstance(value, type) and value is not DataSource}
         near = [one for one, value in kinds.items() if issubclass(value, DataSource)]
         hint = f"data sources in it: {', '.join(sorted(near))}" if near else "correct the name"
-        raise NotThisError(f"module {module_name} has no {class_name}", hint)
+        raise UnusableSourceError(f"module {module_name} has no {class_name}", hint)
     if not (isinstance(found, type) and issubclass(found, DataSource)):
         hint = "name a class derived from pyspark.sql.datasource.DataSource"
-        raise NotThisError(f"{class_name} of {module_name} is no data source", hint)
+        raise UnusableSourceError(f"{class_name} of {module_name} is no data source", hint)
     if found.streamReader is DataSource.streamReader and found.simpleStreamReader is DataSource.simpleStreamReader:
         words = f"{class_name} of {module_name} cannot be streamed: it has neither streamReader nor simpleStreamReader"
-        raise NotThisError(words, "name a data source with one of them")
+        raise UnusableSourceError(words, "name a data source with one of them")
     return found
 
 

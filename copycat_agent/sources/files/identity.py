@@ -119,7 +119,7 @@ def _birth(found: _Statx) -> int:
     return int(found.btime.sec * 1_000_000_000 + found.btime.nsec) if found.mask & _STATX_BTIME else 0
 
 
-class Whereabouts:
+class InodeFinder:
     """Finds files by inode. Each directory is listed once, so one search for very many files stays cheap."""
 
     def __init__(self) -> None:

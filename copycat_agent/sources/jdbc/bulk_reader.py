@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
     from copycat_agent.extending import Finding
-    from copycat_agent.sources.jdbc.chosen_tables import Tracked
+    from copycat_agent.sources.jdbc.chosen_tables import TrackedTable
     from copycat_agent.sources.jdbc.database import Database
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 
@@ -33,7 +33,7 @@ class BulkReader(TableReader):
         self._seen: dict[str, tuple[int, float]] = {}
         """By partition: the number of the next reading, and when this process first saw that the previous one had ended (monotonic)."""
 
-    def look(self, key: str, tracked: Tracked, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
+    def look(self, key: str, tracked: TrackedTable, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
         if not saved:
             bounds = self._bounds(tracked.table)
             ends: list[int | None] = [None, *bounds, None]
@@ -59,7 +59,7 @@ class BulkReader(TableReader):
     def goes_on(self, begin: Position, position: Position) -> bool:
         return bool(begin == position or (begin["run"] == position["run"] and not position["ended_ms"]))
 
-    def query(self, tracked: Tracked, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
+    def query(self, tracked: TrackedTable, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
         del end
         begin, limit = self._select(tracked), self._options.batch_rows
         key = tracked.table.key if self._options.query is None else ()

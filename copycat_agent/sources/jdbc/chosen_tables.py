@@ -21,7 +21,7 @@ _NEVER_TIMES = re.compile(
 """Types of columns that hold no points in time."""
 
 
-class Tracked(NamedTuple):
+class TrackedTable(NamedTuple):
     """A table, or the query, and its columns that show new rows: a growing number, a time of last change; None if there is none."""
 
     table: TableInfo
@@ -45,7 +45,7 @@ def chosen_tables(database: Database, options: JdbcOptions) -> ChosenTables:
     return ChosenTables(sorted(chosen), everything - chosen)
 
 
-def tracked_of(options: JdbcOptions, table: TableInfo) -> Tracked:
+def tracked_of(options: JdbcOptions, table: TableInfo) -> TrackedTable:
     """Returns a table with its tracked columns. Raises TableError if one is missing, or its type cannot be a time."""
     names = options.tracked(table.text)
     mode = options.mode
@@ -62,7 +62,7 @@ def tracked_of(options: JdbcOptions, table: TableInfo) -> Tracked:
     if (mode == "incrementing" and number is None) or (mode.startswith("timestamp") and moment is None):
         wanted = "timestamp" if mode.startswith("timestamp") else "incrementing"
         raise TableError(f"table {table.text} has no column for mode {mode}", f"name source.columns.{wanted}, or leave the table out")
-    return Tracked(table, number, moment)
+    return TrackedTable(table, number, moment)
 
 
 def _column(table: TableInfo, name: str) -> str:

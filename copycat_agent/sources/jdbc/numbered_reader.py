@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
     from copycat_agent.extending import Finding
-    from copycat_agent.sources.jdbc.chosen_tables import Tracked
+    from copycat_agent.sources.jdbc.chosen_tables import TrackedTable
     from copycat_agent.sources.jdbc.database import Database
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
     from copycat_agent.sources.jdbc.statements import Dialect
@@ -189,7 +189,7 @@ def _within(name: str, span: NumberRange) -> str:
     return f"{name} >= {span.first}" if span.last is None else f"{name} BETWEEN {span.first} AND {span.last}"
 
 
-class LateClock:
+class DelayedClock:
     """The wall clock, but a step forwards counts only `delay` seconds after it was noticed.
 
     So nothing is taken to be older than `delay` because of the step.
@@ -218,9 +218,9 @@ class NumberedReader(TableReader):
 
     def __init__(self, options: JdbcOptions, database: Database) -> None:
         super().__init__(options, database)
-        self._clock = LateClock(options.gap_timeout)
+        self._clock = DelayedClock(options.gap_timeout)
 
-    def look(self, key: str, tracked: Tracked, saved: Mapping[str, Any], *, to_the_end: bool) -> Iterator[Finding]:
+    def look(self, key: str, tracked: TrackedTable, saved: Mapping[str, Any], *, to_the_end: bool) -> Iterator[Finding]:
         position = saved.get(key)
         if position is None:
             greatest = self._greatest(tracked)
@@ -237,7 +237,7 @@ class NumberedReader(TableReader):
         end = None if not rows and overdue is None else {"from": position, "overdue": overdue}
         yield self.found(key, tracked, position, end, max(1, rows))
 
-    def _greatest(self, tracked: Tracked) -> int | None:
+    def _greatest(self, tracked: TrackedTable) -> int | None:
         """Returns the largest number of all rows, None without rows. Raises TableError if it is no number."""
         found = self._database.rows(f"SELECT max({self._dialect.name(tracked.number or '')}) FROM {self._source(tracked)}")[0][0]
         try:
@@ -249,7 +249,7 @@ class NumberedReader(TableReader):
     def _rows_by(self, column: str | None) -> NumberedRows:
         return NumberedRows(self._dialect, column or "", self._options.gap_timeout)
 
-    def query(self, tracked: Tracked, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
+    def query(self, tracked: TrackedTable, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
         numbers, limit = self._rows_by(tracked.number), self._options.batch_rows
         query = self._in_order(tracked, f" WHERE {numbers.condition(position)}", [numbers.order], limit + 1)
         about = {"limit": limit, "column": tracked.number, "overdue": end["overdue"]}

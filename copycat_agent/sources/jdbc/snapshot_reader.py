@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
     from copycat_agent.extending import Finding
-    from copycat_agent.sources.jdbc.chosen_tables import Tracked
+    from copycat_agent.sources.jdbc.chosen_tables import TrackedTable
     from copycat_agent.sources.jdbc.database import Database
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 
@@ -40,7 +40,7 @@ class SnapshotReader(TableReader):
         self._full_at: dict[str, float] = {}
         self._shapes: dict[str, str] = {}
 
-    def look(self, key: str, tracked: Tracked, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
+    def look(self, key: str, tracked: TrackedTable, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
         position, loads = saved.get(key), {one: saved[one] for one in saved if one.startswith(f"{key}#")}
         sql = self._sql(tracked)
         if position is None:
@@ -55,7 +55,7 @@ class SnapshotReader(TableReader):
         else:
             yield self._look_behind(key, tracked, sql, position, to_the_end=to_the_end)
 
-    def _look_behind(self, key: str, tracked: Tracked, sql: SnapshotSql, position: Position, *, to_the_end: bool) -> Finding:
+    def _look_behind(self, key: str, tracked: TrackedTable, sql: SnapshotSql, position: Position, *, to_the_end: bool) -> Finding:
         now, known = time.monotonic(), sql.known(position)
         full = to_the_end or now >= self._full_at.get(key, -math.inf)
         if not full and known.get("floor") is None:
@@ -83,7 +83,7 @@ class SnapshotReader(TableReader):
             found = found._replace(trouble=trouble)
         return found
 
-    def _refreshed(self, key: str, tracked: Tracked, shape: str) -> Tracked:
+    def _refreshed(self, key: str, tracked: TrackedTable, shape: str) -> TrackedTable:
         """Returns the table with its present columns, after a look has seen a new `shape`: the list of tables may be out of date."""
         table = self._database.table(tracked.table.name)
         if table is None:
@@ -94,7 +94,7 @@ class SnapshotReader(TableReader):
         self._shapes[key] = shape
         return found
 
-    def _begin(self, key: str, tracked: Tracked, sql: SnapshotSql, loads: Mapping[str, Position]) -> Iterator[Finding]:
+    def _begin(self, key: str, tracked: TrackedTable, sql: SnapshotSql, loads: Mapping[str, Position]) -> Iterator[Finding]:
         """Yields the partitions of a table that is new: its present rows may be read by several."""
         if is_standby(self._database):
             raise BlockedError("this PostgreSQL is a standby, which does not know what is being written", "give the URL of the primary")
@@ -132,7 +132,7 @@ class SnapshotReader(TableReader):
             for number, span in enumerate(spans)
         ]
 
-    def _sql(self, tracked: Tracked) -> SnapshotSql:
+    def _sql(self, tracked: TrackedTable) -> SnapshotSql:
         column = tracked.time or tracked.number
         by_time, key_field = tracked.time is not None, self._options.key_field
         return SnapshotSql(self._dialect, tracked.table, column, by_time=by_time, key_field=key_field)
@@ -144,7 +144,7 @@ class SnapshotReader(TableReader):
             return False
         return bool(begin.get("window", position["window"]) == position["window"] and begin["seen"] == position["seen"])
 
-    def query(self, tracked: Tracked, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
+    def query(self, tracked: TrackedTable, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
         sql, window, limit = self._sql(tracked), end["window"], self._options.batch_rows
         return sql.rows(position, window, limit), {"limit": limit, "window": window, "keys": len(sql.key)}
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.extending import Found, Position, Record
-from copycat_agent.sources.jdbc.chosen_tables import Tracked
+from copycat_agent.sources.jdbc.chosen_tables import TrackedTable
 from copycat_agent.sources.jdbc.database import ColumnInfo, TableInfo
 from copycat_agent.sources.jdbc.statements import HIDDEN, PLACE, ROWS, dialect_of, fields_of, selected, subquery
 
@@ -40,11 +40,11 @@ class TableReader(ABC):
         """By partition: where a run to the end stops."""
 
     @abstractmethod
-    def look(self, key: str, tracked: Tracked, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
+    def look(self, key: str, tracked: TrackedTable, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
         """As `FrameSource.look`, for one table. `saved` has its partitions only: `key`, and those that begin with `key#`."""
 
     @abstractmethod
-    def query(self, tracked: Tracked, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
+    def query(self, tracked: TrackedTable, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
         """Returns the statement for the next batch after `position`, and `about`. `end` is the one that `look` found."""
 
     @abstractmethod
@@ -59,29 +59,29 @@ class TableReader(ABC):
         """Returns whether `position` still lies within the findings of a look that started at `begin`."""
         return bool(begin == position)
 
-    def found(self, key: str, tracked: Tracked, position: Position, end: Position = None, rows: int = 1) -> Found:
+    def found(self, key: str, tracked: TrackedTable, position: Position, end: Position = None, rows: int = 1) -> Found:
         """Returns a finding. `end` is None if there is nothing to read."""
         work = json.dumps([tracked.table, tracked.number, tracked.time]).encode() if end is not None else b""
         return Found(key, position, end, unread=rows if end is not None else 0, name=tracked.table.text, work=work)
 
     @staticmethod
-    def tracked_of(found: Found) -> Tracked:
+    def tracked_of(found: Found) -> TrackedTable:
         """Returns the table that `found` was made for."""
         table, number, moment = json.loads(found.work)
         columns = tuple(ColumnInfo(*one) for one in table[1])
-        return Tracked(TableInfo(tuple(table[0]), columns, tuple(table[2])), number, moment)
+        return TrackedTable(TableInfo(tuple(table[0]), columns, tuple(table[2])), number, moment)
 
-    def _source(self, tracked: Tracked) -> str:
+    def _source(self, tracked: TrackedTable) -> str:
         """Returns the table or subquery for FROM."""
         if self._options.query is None:
             return f"{self._dialect.name(*tracked.table.name)} {ROWS}"
         return subquery(self._options.query)
 
-    def _select(self, tracked: Tracked) -> str:
+    def _select(self, tracked: TrackedTable) -> str:
         """Returns the statement up to WHERE."""
         return f"SELECT {self._columns(tracked)} FROM {self._source(tracked)}"
 
-    def _in_order(self, tracked: Tracked, where: str, order: Sequence[str], limit: int) -> str:
+    def _in_order(self, tracked: TrackedTable, where: str, order: Sequence[str], limit: int) -> str:
         """Returns the statement for the first `limit` rows in this order."""
         hidden = [f"{HIDDEN}{number}" for number in range(len(order) if self._dialect.is_mysql else 0)]
         columns = ", ".join([self._columns(tracked), *(f"{one} AS {name}" for one, name in zip(order, hidden, strict=False))])
@@ -92,10 +92,10 @@ class TableReader(ABC):
         own = ", ".join(map(self._dialect.name, fields_of(tracked.table, self._options.key_field)))
         return f"SELECT {own}, ROW_NUMBER() OVER (ORDER BY {', '.join(hidden)}) AS {PLACE} FROM ({first}) copycat_n"
 
-    def _columns(self, tracked: Tracked) -> str:
+    def _columns(self, tracked: TrackedTable) -> str:
         return "*" if self._options.query is not None else selected(self._dialect, tracked.table, self._options.key_field)
 
-    def _count(self, tracked: Tracked, condition: str, column: str | None = None) -> tuple[int, str | None]:
+    def _count(self, tracked: TrackedTable, condition: str, column: str | None = None) -> tuple[int, str | None]:
         """Returns the number of rows, and the largest value of a column."""
         largest = "NULL" if column is None else f"max({self._dialect.name(column)})"
         ((rows, newest),) = self._database.rows(f"SELECT count(*), {largest} FROM {self._source(tracked)} WHERE {condition}")

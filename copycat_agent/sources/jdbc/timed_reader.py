@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
     from copycat_agent.extending import Finding
-    from copycat_agent.sources.jdbc.chosen_tables import Tracked
+    from copycat_agent.sources.jdbc.chosen_tables import TrackedTable
     from copycat_agent.sources.jdbc.database import Database
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
     from copycat_agent.sources.jdbc.statements import Dialect
@@ -153,7 +153,7 @@ class TimedReader(TableReader):
         super().__init__(options, database)
         self._counted: dict[str, tuple[Position, float]] = {}
 
-    def look(self, key: str, tracked: Tracked, saved: Mapping[str, Any], *, to_the_end: bool) -> Iterator[Finding]:
+    def look(self, key: str, tracked: TrackedTable, saved: Mapping[str, Any], *, to_the_end: bool) -> Iterator[Finding]:
         position = saved.get(key)
         if position is None:
             yield self.found(key, tracked, self._first(tracked))
@@ -172,7 +172,7 @@ class TimedReader(TableReader):
         self._counted[key] = state, time.monotonic()
         yield self.found(key, tracked, position, {"from": position, "delay": delay}, rows)
 
-    def _first(self, tracked: Tracked) -> Position:
+    def _first(self, tracked: TrackedTable) -> Position:
         """Returns the first position: before all rows, or after the newest."""
         kind = next((one.type_name for one in tracked.table.columns if one.name == tracked.time), "")
         begin, zoned = None, self._dialect.has_zone(kind)
@@ -184,13 +184,13 @@ class TimedReader(TableReader):
         floor = None if begin is None else begin + 1
         return {"last": begin, "since": begin, "at": None, "after": None, "recent": [], "floor": floor, "zoned": zoned, "passes": 0}
 
-    def _rows_by(self, tracked: Tracked) -> TimedRows:
+    def _rows_by(self, tracked: TrackedTable) -> TimedRows:
         return TimedRows(self._dialect, tracked.time or "", _key_of(tracked), self._options.look_back)
 
     def goes_on(self, begin: Position, position: Position) -> bool:
         return bool(begin == position or position["at"] is not None)
 
-    def query(self, tracked: Tracked, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
+    def query(self, tracked: TrackedTable, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
         times, limit = self._rows_by(tracked), self._options.batch_rows + len(position["recent"])
         query = self._in_order(tracked, f" WHERE {times.condition(position, end['delay'])}", times.order, limit)
         return query, {"limit": limit, "time": tracked.time, "key": _key_of(tracked)}
@@ -205,6 +205,6 @@ class TimedReader(TableReader):
         return TimedRows(self._dialect, about["time"], about["key"], self._options.look_back)
 
 
-def _key_of(tracked: Tracked) -> list[str]:
+def _key_of(tracked: TrackedTable) -> list[str]:
     """Returns the columns that tell rows of one time apart."""
     return list(tracked.table.key) or ([] if tracked.number is None else [tracked.number])

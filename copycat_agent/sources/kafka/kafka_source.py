@@ -39,7 +39,7 @@ from copycat_agent.extending import (
     cut,
 )
 from copycat_agent.sources.kafka.kafka_options import KafkaSourceOptions
-from copycat_agent.sources.kafka.rolling import Rolling
+from copycat_agent.sources.kafka.rolling import PartitionEnds
 
 RECORD_BYTES = 200
 """Assumed size of a record, for the lag, until records of the partition have been read."""
@@ -68,7 +68,7 @@ class KafkaSource:
         self._discovered_at = -options.discover_interval
         self._targets: dict[tuple[str, int], int] | None = None
         """Where a run to the end ends in each partition; None in any other run."""
-        self._rolling: dict[str, Rolling] = {}
+        self._rolling: dict[str, PartitionEnds] = {}
         self._record_bytes: dict[str, float] = {}
         """Average size of a record, by the key of partitions that were read in this process."""
         self._ends: dict[str, int] = {}
@@ -101,7 +101,7 @@ class KafkaSource:
         for place, end in ends.items():
             key, topic = _key(place), place[0]
             if self._options.roll is not None:  # of new ones, too: records after this look are not older
-                self._rolling.setdefault(key, Rolling(self._options.roll)).saw(end)
+                self._rolling.setdefault(key, PartitionEnds(self._options.roll)).saw(end)
             if key not in positions:
                 continue
             offset, topic_id = positions[key]["offset"], positions[key].get("topic_id", "")

@@ -12,17 +12,17 @@ SAMPLES_MOST = 1000
 """Most ends that are remembered of a partition. Beyond it records between two ends get the time of the later one."""
 
 
-class _End(NamedTuple):
+class _PartitionEnd(NamedTuple):
     end: int
     at: float
 
 
-class Rolling:
+class PartitionEnds:
     """The ends seen of one partition. Times are those of `time.monotonic`."""
 
     def __init__(self, roll: RollOptions) -> None:
         self._roll = roll
-        self._seen: deque[_End] = deque()
+        self._seen: deque[_PartitionEnd] = deque()
         self._is_first = True
 
     def saw(self, end: int) -> None:
@@ -30,7 +30,7 @@ class Rolling:
         if self._seen and self._seen[-1].end >= end:
             return
         # records from before the first look may have any age
-        self._seen.append(_End(end, -self._roll.age if self._is_first else time.monotonic()))
+        self._seen.append(_PartitionEnd(end, -self._roll.age if self._is_first else time.monotonic()))
         self._is_first = False
         if len(self._seen) > SAMPLES_MOST:
             del self._seen[1]

@@ -11,7 +11,7 @@ A followed file is a `TrackedFile` (`tracked`; its part that does no file access
 
     matched    a pattern finds it                              set by a scan (`catalog`)
     draining   no pattern finds it; read to its end            set by a scan, ended by `endings`
-    dropped    it is not followed; its row is unfollowed       `Followed.remove`
+    dropped    it is not followed; its row is unfollowed       `FollowedFiles.remove`
     unjudged   it was just met and may continue another file   set and ended by `succession.newcomers`; it is not read
     waiting    an older file of its log goes first             `rotation`, until that one is read up to a barrier
     in flight  a task reads it                                 `planning`, until `LogFiles.finish`
@@ -21,15 +21,15 @@ is read:
 
  1. `Catalog.scan` lists what the patterns find. A known file is observed: renamed, grown, cut, or no longer what was read, and then
     its next generation begins at byte 0 (`begin_anew`) and its old row becomes a previous generation. An unknown one is met
-    (`meeting`): it is recognised by an unfollowed row (`Unfollowed.recall`), or begins where `beginning.start` says.
+    (`meeting`): it is recognised by an unfollowed row (`UnfollowedPartitions.recall`), or begins where `beginning.start` says.
  2. Files that no pattern finds any more drain, through their open descriptors. Files that left while they were not open are searched for
-    under other names (`succession.unclaimed.Search`).
+    under other names (`succession.unclaimed.UnclaimedSearch`).
  3. `Catalog.judge` decides on newcomers: `succession.newcomers` and `archives` gather evidence, the pure `succession.rules` interpret it,
     and the newcomer continues a row, is a file of its own, or waits for the next scan. Files of a log that came and went between
     two scans are found in the directory (`succession.missed`).
  4. Only then are unclaimed ranges decided on (`succession.unclaimed`): some file outside the patterns has them, or they are lost and
     counted.
- 5. `Endings.follow` closes files that are drained.
+ 5. `FileEndings.follow` closes files that are drained.
 
 Then `FilePlanner.plan` makes splits of the files that may be read, older files first; a task reads them; `LogFiles.changes_of` turns
 results into offsets to save, and `finish` takes them over once they are saved.
@@ -44,8 +44,8 @@ A rotation under exactly_once: `mv app.log app.log.1`, and the program opens a n
    the complete records that the old one had when the new one got its first bytes; it does not wait for an unfinished last line.
  - The planner puts both into one batch if that reaches far enough; `Split.after` makes the task send nothing of the new one while
    something of the old one is left. So the order holds in the topic, too, whatever part of the batch the transaction commits.
- - A crash anywhere leaves rows that were committed with their records. The next start finds both inodes by `Unfollowed.recall`, or the
-   old one by search, and continues after the last committed byte.
+ - A crash anywhere leaves rows that were committed with their records. The next start finds both inodes by
+   `UnfollowedPartitions.recall`, or the old one by search, and continues after the last committed byte.
 
 With `copytruncate`, `app.log` is copied to `app.log.1` and cut. The copy is a newcomer with a rotated name, and is held back: while the
 original is unchanged it "may be about to be cut"; if nothing is cut for some seconds it is a file of its own. What a task read before the

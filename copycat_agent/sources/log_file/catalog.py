@@ -12,13 +12,13 @@ from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Discovery, MatchedFile, PassedOver
 from copycat_agent.sources.files.paths.regular_files import Opener
 from copycat_agent.sources.log_file.beginning.start import StartAt
-from copycat_agent.sources.log_file.followed import Followed
-from copycat_agent.sources.log_file.meeting import Meeting
+from copycat_agent.sources.log_file.followed import FollowedFiles
+from copycat_agent.sources.log_file.meeting import FileIntake
 from copycat_agent.sources.log_file.rotation import is_newest, is_rotated
 from copycat_agent.sources.log_file.succession import similarity
-from copycat_agent.sources.log_file.succession.missed import Missed
+from copycat_agent.sources.log_file.succession.missed import MissedRotations
 from copycat_agent.sources.log_file.succession.newcomers import NOT_COMPARED, Newcomers
-from copycat_agent.sources.log_file.succession.unclaimed import Search, UnclaimedRanges
+from copycat_agent.sources.log_file.succession.unclaimed import UnclaimedRanges, UnclaimedSearch
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.log_file.unfollowed import CUT
 from copycat_agent.sources.planner import Changes
@@ -37,7 +37,7 @@ class Catalog:
     """Compares existing files with those that are `followed`."""
 
     def __init__(self, connector: str, options: LogFileOptions, offsets: Offsets, log: Log) -> None:
-        self.followed = followed = Followed(connector, options, offsets, log)
+        self.followed = followed = FollowedFiles(connector, options, offsets, log)
         self.opener = Opener(
             options.include,
             follow_symlinks=options.follow_symlinks,
@@ -47,12 +47,12 @@ class Catalog:
         self.passed_over = PassedOver(log)
         self.rotated_files = self.truncated_files = 0
         self.discovery = Discovery(options.include, options.exclude, self.opener)
-        self._meeting = Meeting(followed, StartAt(options), self.opener, self.passed_over, log)
+        self._meeting = FileIntake(followed, StartAt(options), self.opener, self.passed_over, log)
         self._log = log
         self.newcomers = Newcomers(followed, self.opener, log)
         self._unclaimed = UnclaimedRanges(followed, self.newcomers, self.opener, self.discovery, self._meeting)
-        self.missed = Missed(followed, self.opener, self.discovery, self._meeting, self.passed_over, log)
-        self._search = Search(followed, self.opener, self.discovery, self._meeting, self.passed_over)
+        self.missed = MissedRotations(followed, self.opener, self.discovery, self._meeting, self.passed_over, log)
+        self._search = UnclaimedSearch(followed, self.opener, self.discovery, self._meeting, self.passed_over)
         self._is_scanned = False
         self._told_unmatched: set[str] = set()
         if self.followed.descriptors.limit < options.max_open_files:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.sources.files.paths.regular_files import SPARE
 
 if TYPE_CHECKING:
-    from copycat_agent.sources.base import Keeper
+    from copycat_agent.sources.base import DescriptorStore
     from copycat_agent.sources.files.identity import Identity
     from copycat_agent.sources.log_file.tracked import TrackedFile
 
@@ -31,7 +31,7 @@ class OpenFiles(set["TrackedFile"]):
 
     def __init__(self, owner: str) -> None:
         super().__init__()
-        self.keeper: Keeper | None = None
+        self.keeper: DescriptorStore | None = None
         self.are_many = False
         self._owner = owner
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
     from copycat_agent.sources.base import Lose
     from copycat_agent.sources.files.paths.regular_files import Opener
-    from copycat_agent.sources.log_file.followed import Followed
+    from copycat_agent.sources.log_file.followed import FollowedFiles
     from copycat_agent.sources.log_file.log_options import LogFileOptions
     from copycat_agent.sources.log_file.tracked import TrackedFile
     from copycat_agent.sources.planner import Changes
@@ -90,7 +90,7 @@ def is_over(file: TrackedFile, rotate_wait: float) -> bool:
     return max(quiet, clock.seconds_since(file.identity.device, file.seen.mtime_ns)) >= min(rotate_wait, UNFINISHED_SECONDS)
 
 
-class Released:
+class ClosedFiles:
     """The last files that were closed at their end. `lose` is called for data that is appended to them."""
 
     def __init__(self, lose: Lose, opener: Opener) -> None:
@@ -143,21 +143,27 @@ class Released:
             return True
 
 
-class Endings:
+class FileEndings:
     """Ends files of one connector, one call at a time: those that left their patterns, archives, and all files when a run is to end.
 
     `begin_anew` is `Catalog.begin_anew`. `removal` deletes those that are read.
     """
 
     def __init__(
-        self, followed: Followed, opener: Opener, options: LogFileOptions, begin_anew: BeginAnew, want_scan: Callable[[], None], log: Log
+        self,
+        followed: FollowedFiles,
+        opener: Opener,
+        options: LogFileOptions,
+        begin_anew: BeginAnew,
+        want_scan: Callable[[], None],
+        log: Log,
     ) -> None:
         self.removal = Removal(followed, opener, options, want_scan, log)
         self._followed = followed
         self._options = options
         self._begin_anew = begin_anew
         self._log = log
-        self._released = Released(followed.lost.add, opener)
+        self._released = ClosedFiles(followed.lost.add, opener)
         self._unfinished: set[TrackedFile] = set()  # archives that were read to their present end, and have an unfinished rest
 
     def follow(self, changes: Changes) -> None:

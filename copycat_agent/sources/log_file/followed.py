@@ -12,8 +12,8 @@ from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.log_file.descriptors import Descriptors
 from copycat_agent.sources.log_file.forgetting import Forgetting
 from copycat_agent.sources.log_file.rotation import RotationOrder, log_of, rotation_family, unpacked_name
-from copycat_agent.sources.log_file.unfollowed import Unfollowed
-from copycat_agent.sources.losses import Lost
+from copycat_agent.sources.log_file.unfollowed import UnfollowedPartitions
+from copycat_agent.sources.losses import LostData
 from copycat_agent.sources.planner import Changes, TurnQueue
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _PLACES = 64
 """If more files than this have a name, the name is not used to find copies in other directories."""
 
 
-class Unread(NamedTuple):
+class UnreadTotals(NamedTuple):
     """Totals of the files that have something to read. `oldest_ms`: since when, epoch milliseconds, 0 if nothing is unread."""
 
     bytes: int = 0
@@ -37,7 +37,7 @@ class Unread(NamedTuple):
     oldest_ms: int = 0
 
 
-def unread_of(files: Iterable[TrackedFile]) -> Unread:
+def unread_of(files: Iterable[TrackedFile]) -> UnreadTotals:
     """Returns the totals of these files."""
     unread = troubled = blocked = oldest = 0
     for file in files:
@@ -47,7 +47,7 @@ def unread_of(files: Iterable[TrackedFile]) -> Unread:
         since_ms = file.reading.unread_since_ms
         if since_ms and not 0 < oldest <= since_ms:
             oldest = since_ms
-    return Unread(unread, troubled, blocked, oldest)
+    return UnreadTotals(unread, troubled, blocked, oldest)
 
 
 def view_of(file: TrackedFile) -> FileView:
@@ -68,7 +68,7 @@ def view_of(file: TrackedFile) -> FileView:
     return FileView(*now, file.backlog, why, after, offset.compression)
 
 
-class Followed:
+class FollowedFiles:
     """The files of one connector. `offsets` are what is saved or about to be.
 
     `files` is by device and inode; `paths` has the inode last found under each name; `dirty` the files that may have something to read, the
@@ -84,9 +84,9 @@ class Followed:
         self.draining: set[TrackedFile] = set()
         self.descriptors = Descriptors(connector, options.max_open_files)
         self.rotation_order = RotationOrder()
-        self.lost = Lost(log)
+        self.lost = LostData(log)
         self.unpacks = options.compression == "auto"
-        self.unfollowed = Unfollowed(self.offsets, self.lost.add, log)
+        self.unfollowed = UnfollowedPartitions(self.offsets, self.lost.add, log)
         self.forgetting = Forgetting(self.unfollowed, options.forget_after, log)
         self._log = log
         # Names at the time of meeting; `relatives` looks only newest names up, and a file gets such a name only by being met.

@@ -11,13 +11,13 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from copycat_agent.sources.files.identity import Identity, Whereabouts
+from copycat_agent.sources.files.identity import Identity, InodeFinder
 from copycat_agent.sources.files.packing import packed
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.model import SourceOffset, SourcePartition
-    from copycat_agent.sources.log_file.unfollowed import Unfollowed
+    from copycat_agent.sources.log_file.unfollowed import UnfollowedPartitions
     from copycat_agent.sources.planner import Changes
 
 KEPT_GONE = 100_000
@@ -33,7 +33,7 @@ _LOOKS = 10
 class Forgetting:
     """Forgets the unfollowed files of one connector."""
 
-    def __init__(self, unfollowed: Unfollowed, forget_seconds: float, log: Log) -> None:
+    def __init__(self, unfollowed: UnfollowedPartitions, forget_seconds: float, log: Log) -> None:
         self._unfollowed = unfollowed
         self._forget_seconds = forget_seconds
         self._log = log
@@ -55,7 +55,7 @@ class Forgetting:
             return
         self._aged_at = now = time.monotonic()
         self._there = {partition: until for partition, until in self._there.items() if until > now}
-        whereabouts = Whereabouts()
+        whereabouts = InodeFinder()
         for inode in self._unfollowed.inodes:
             self.bound_previous(inode, changes)
             for partition in self._unfollowed.at_inode(inode):
@@ -76,7 +76,7 @@ class Forgetting:
                 why = f"a file was begun anew more than {KEPT_GENERATIONS} times within forget_after"
                 self._tell_bound(why, "let its writer append to it, or rotate it under names that the patterns match")
 
-    def _age_one(self, partition: SourcePartition, whereabouts: Whereabouts, changes: Changes) -> None:
+    def _age_one(self, partition: SourcePartition, whereabouts: InodeFinder, changes: Changes) -> None:
         offset, now_ms = self._unfollowed.known(partition, changes), int(time.time() * 1000)
         if offset is None:
             self._unfollowed.forget(partition, changes)
@@ -88,7 +88,7 @@ class Forgetting:
             why = "out of reach for forget_after; read from its beginning if it comes back"
             self._unfollowed.lose_rest(partition, offset, 0, why, changes)
 
-    def _is_gone(self, partition: SourcePartition, offset: SourceOffset, whereabouts: Whereabouts) -> bool:
+    def _is_gone(self, partition: SourcePartition, offset: SourceOffset, whereabouts: InodeFinder) -> bool:
         """Returns whether its file was seen to be gone; for a previous generation, whether its directory, where a copy may be, is known."""
         if partition in self._there:
             return False
@@ -99,7 +99,7 @@ class Forgetting:
             self._there[partition] = time.monotonic() + self._forget_seconds / _LOOKS
         return is_there is False
 
-    def _bound_gone(self, whereabouts: Whereabouts, changes: Changes) -> None:
+    def _bound_gone(self, whereabouts: InodeFinder, changes: Changes) -> None:
         """Forgets the oldest settled rows of missing files if there are too many."""
         rows = [row for inode in self._unfollowed.inodes for row in self._unfollowed.at_inode(inode) if row not in self._there]
         surplus = len(rows) - KEPT_GONE

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.errors import BlockedError, FileError
 from copycat_agent.model import SourceState, Split, SplitResult
-from copycat_agent.sources.base import Closeup, FileView, Keeper, Lag, Offsets, Plan
+from copycat_agent.sources.base import DescriptorStore, FileDetail, FileView, Lag, Offsets, Plan
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.partial_scan import ACTIVE_SECONDS, PartialScan
 from copycat_agent.sources.log_file.catalog import Catalog
 from copycat_agent.sources.log_file.descriptors import close_if_stale
-from copycat_agent.sources.log_file.endings import Endings, enter_damage, remember_sizes
+from copycat_agent.sources.log_file.endings import FileEndings, enter_damage, remember_sizes
 from copycat_agent.sources.log_file.followed import unread_of, view_of
 from copycat_agent.sources.log_file.log_options import LogFileOptions
-from copycat_agent.sources.log_file.planning import FilePlanner, Timers
+from copycat_agent.sources.log_file.planning import FilePlanner, RecordTimers
 from copycat_agent.sources.log_file.rotation import rotation_family
 from copycat_agent.sources.log_file.tracked import TrackedFile
-from copycat_agent.sources.planner import Changes, CrowdSum, UnsavedChanges
+from copycat_agent.sources.planner import CachedSum, Changes, UnsavedChanges
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -37,7 +37,7 @@ HOPELESS_ERRORS = 3
 """A file that failed this often in a row is not waited for when everything else is read."""
 
 
-class _Heard(Enum):
+class _EventOutcome(Enum):
     """The result of an event at a path: it is taken in, only a scan can tell, or no file of this connector has or may have that name."""
 
     NOTED = auto()
@@ -53,7 +53,7 @@ class LogFiles:
         self._catalog = Catalog(connector, options, offsets, log)
         self._followed = self._catalog.followed
         self._planner = FilePlanner(self._catalog, options, delivery, self._want_scan)
-        self._endings = Endings(self._followed, self._catalog.opener, options, self._catalog.begin_anew, self._want_scan, log)
+        self._endings = FileEndings(self._followed, self._catalog.opener, options, self._catalog.begin_anew, self._want_scan, log)
         self._options = options
         self._log = log
         self._unsaved = UnsavedChanges()
@@ -63,10 +63,10 @@ class LogFiles:
         self._needs_scan = False
         self._is_quiet = False  # no event and no task has reported anything since the last scan
         self.partial_scan = PartialScan[TrackedFile]()
-        self._unread = CrowdSum(lambda: len(self._followed.dirty), lambda: unread_of(self._followed.dirty))
-        self._timers = Timers(options, self._followed.note_readable)
+        self._unread = CachedSum(lambda: len(self._followed.dirty), lambda: unread_of(self._followed.dirty))
+        self._timers = RecordTimers(options, self._followed.note_readable)
 
-    def keep_with(self, keeper: Keeper) -> None:
+    def keep_with(self, keeper: DescriptorStore) -> None:
         """Lets `keeper` keep open files for the next process of the agent."""
         self._followed.descriptors.open_files.keeper = keeper
 
@@ -141,31 +141,31 @@ class LogFiles:
         """Takes in events at `paths`. Returns False if only a scan shows what they mean: a write may be to a file that was renamed."""
         self._is_quiet = False
         heard = [self._look_at(path) for path in paths]
-        if _Heard.NOT_OURS in heard:
+        if _EventOutcome.NOT_OURS in heard:
             heard += [self._take_note(file) for file in self._followed.draining]
-        self._needs_scan |= _Heard.NEEDS_SCAN in heard or not self._catalog.discovery.directories.isdisjoint(paths)
+        self._needs_scan |= _EventOutcome.NEEDS_SCAN in heard or not self._catalog.discovery.directories.isdisjoint(paths)
         return not self._needs_scan
 
-    def _look_at(self, path: str) -> _Heard:
+    def _look_at(self, path: str) -> _EventOutcome:
         """Checks the file with this name, and notes whether there is something to read."""
         file = self._followed.at(path)
         if file is None:
-            return _Heard.NEEDS_SCAN if self._catalog.may_find(path) else _Heard.NOT_OURS
+            return _EventOutcome.NEEDS_SCAN if self._catalog.may_find(path) else _EventOutcome.NOT_OURS
         if file.unjudged and not file.size:
-            return _Heard.NEEDS_SCAN  # a scan decides what its first bytes are: with logrotate's `create`, each new log begins empty
+            return _EventOutcome.NEEDS_SCAN  # a scan decides what its first bytes are: with logrotate's `create`, each new log begins empty
         if file.fd >= 0 and not file.in_flight:
             return self._take_note(file)  # by its descriptor; another file under this name has an event of its own
         try:
             info = Path(path).stat(follow_symlinks=self._options.follow_symlinks)
         except OSError:
-            return _Heard.NEEDS_SCAN
+            return _EventOutcome.NEEDS_SCAN
         if (info.st_dev, info.st_ino) != file.inode_key:
-            return _Heard.NEEDS_SCAN
+            return _EventOutcome.NEEDS_SCAN
         file.observe(info)
         return self._take_note(file)
 
-    def _take_note(self, file: TrackedFile) -> _Heard:
-        return _Heard.NOTED if self._planner.take_note(file) else _Heard.NEEDS_SCAN
+    def _take_note(self, file: TrackedFile) -> _EventOutcome:
+        return _EventOutcome.NOTED if self._planner.take_note(file) else _EventOutcome.NEEDS_SCAN
 
     def _want_scan(self) -> None:
         self._needs_scan = True
@@ -310,13 +310,13 @@ class LogFiles:
         """Returns why files that match are not read, by path."""
         return self._catalog.passed_over.reasons()
 
-    def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
+    def look_closely(self, path: str, most_bytes: int) -> FileDetail | None:
         """Returns the file at `path` with its next split of at most `most_bytes`; None if it is not followed."""
         followed = self._followed
         file = followed.at(path) or next(iter(followed.draining_at(path)), None)
         if file is None:
             return None
-        return Closeup(view_of(file), followed.names_of(file), file.offset, self._planner.next_split(file, most_bytes))
+        return FileDetail(view_of(file), followed.names_of(file), file.offset, self._planner.next_split(file, most_bytes))
 
     def lag(self) -> Lag:
         """Returns what is unread, a little old if very many files have something to read."""

@@ -18,9 +18,9 @@ from copycat_agent.sources.files.identity import Identity, identify, identify_by
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.discovery import NO_DESCRIPTORS, MatchedFile, PassedOver
 from copycat_agent.sources.files.paths.regular_files import Opener, open_again, why_not
-from copycat_agent.sources.log_file.beginning.start import StartAt, Unopened
+from copycat_agent.sources.log_file.beginning.start import StartAt, UnopenedFiles
 from copycat_agent.sources.log_file.file_state import Provenance
-from copycat_agent.sources.log_file.followed import Followed
+from copycat_agent.sources.log_file.followed import FollowedFiles
 from copycat_agent.sources.log_file.rotation import is_rotated
 from copycat_agent.sources.log_file.tracked import OpenedFile, TrackedFile
 from copycat_agent.sources.planner import Changes
@@ -35,13 +35,13 @@ UNOPENED = "it could not be opened when this connector first looked, and ended h
 """Reasons for the position of a file that is met."""
 
 
-class Meeting:
+class FileIntake:
     """Takes in files that a scan, or a search, has found. Adds them to `followed`."""
 
-    def __init__(self, followed: Followed, start: StartAt, opener: Opener, passed_over: PassedOver, log: Log) -> None:
+    def __init__(self, followed: FollowedFiles, start: StartAt, opener: Opener, passed_over: PassedOver, log: Log) -> None:
         self._followed = followed
         self._start = start
-        self._unopened = Unopened(followed, start, follow_symlinks=opener.follow_symlinks)
+        self._unopened = UnopenedFiles(followed, start, follow_symlinks=opener.follow_symlinks)
         self._old_files = 0
         self._opener = opener
         self._passed_over = passed_over

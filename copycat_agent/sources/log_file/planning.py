@@ -261,7 +261,7 @@ def _may_join(file: TrackedFile) -> bool:
     return is_free and _is_live(file) and not (file.ending.final or file.ending.flush) and file.backlog <= JOINING_BYTES
 
 
-class Timers:
+class RecordTimers:
     """Ends records of one connector's files by time. A file that waits for nothing costs nothing.
 
     Only the driver has the timers: once a file was quiet for long enough, it plans a split that ends the record (`Split.flush`).

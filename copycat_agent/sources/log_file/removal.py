@@ -18,15 +18,15 @@ from copycat_agent.sources.files import clock
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.paths.regular_files import has_no_writer, is_open_for_writing
 from copycat_agent.sources.planner import READY
-from copycat_agent.sources.spool_dir.cleanup.folders import ChangedError, Folder, KeptError, folder
-from copycat_agent.sources.spool_dir.cleanup.moves import Item, Seen, aside_name, delete, seen
+from copycat_agent.sources.spool_dir.cleanup.folders import ChangedError, CleanupDelayedError, Folder, folder
+from copycat_agent.sources.spool_dir.cleanup.moves import CleanupItem, NameState, aside_name, delete, seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from copycat_agent.logs import Log
     from copycat_agent.sources.files.paths.regular_files import Opener
-    from copycat_agent.sources.log_file.followed import Followed
+    from copycat_agent.sources.log_file.followed import FollowedFiles
     from copycat_agent.sources.log_file.log_options import LogFileOptions
     from copycat_agent.sources.log_file.tracked import TrackedFile
 
@@ -44,7 +44,7 @@ _NOBODY_KNOWS = "whether a program has it open for writing cannot be told: the a
 class Removal:
     """Deletes for one connector, one call at a time. `want_scan` is called once a file is deleted: a scan finds it gone."""
 
-    def __init__(self, followed: Followed, opener: Opener, options: LogFileOptions, want_scan: Callable[[], None], log: Log) -> None:
+    def __init__(self, followed: FollowedFiles, opener: Opener, options: LogFileOptions, want_scan: Callable[[], None], log: Log) -> None:
         self._followed = followed
         self._opener = opener
         self._after = options.cleanup.after
@@ -105,7 +105,7 @@ class Removal:
                 file.close()
         except ChangedError:
             self._want_scan()
-        except KeptError as error:
+        except CleanupDelayedError as error:
             self._keep(file, error.why)
         except OSError as error:
             self._keep(file, "it is or leads through a symbolic link" if error.errno == errno.ELOOP else str(error.strerror))
@@ -119,14 +119,16 @@ class Removal:
     def _delete(self, file: TrackedFile) -> None:
         """Deletes the file. Raises ChangedError, KeptError, OSError."""
         info = os.fstat(file.fd)
-        item = Item(file.path.rpartition("/")[2], file.identity, info.st_size, info.st_mtime_ns, Identity.parse(file.partition.key)[0])
+        item = CleanupItem(
+            file.path.rpartition("/")[2], file.identity, info.st_size, info.st_mtime_ns, Identity.parse(file.partition.key)[0]
+        )
         if info.st_nlink > 1:  # it would free nothing, and the other names lead to a file that is known by this one
-            raise KeptError("it has several hard links")
+            raise CleanupDelayedError("it has several hard links")
         if not has_no_writer(file.fd):
-            raise KeptError(_WRITER if is_open_for_writing(file.fd) else _NOBODY_KNOWS)
+            raise CleanupDelayedError(_WRITER if is_open_for_writing(file.fd) else _NOBODY_KNOWS)
         with ExitStack() as held:
             home = self._home_of(file.path, held)
-            if seen(home, item.name, item) is not Seen.IT:
+            if seen(home, item.name, item) is not NameState.IT:
                 raise ChangedError("another file has its name")
             if item.name == aside_name(item):  # a kill came between the steps of its deletion
                 home.remove(item.name)
@@ -166,4 +168,4 @@ def _is_read(file: TrackedFile) -> bool:
 def _is_aside(file: TrackedFile) -> bool:
     """Returns whether it has the name that a file gets for the moment before it is deleted."""
     saved_as = Identity.parse(file.partition.key)[0]
-    return file.path.rpartition("/")[2] == aside_name(Item("", file.identity, 0, 0, saved_as))
+    return file.path.rpartition("/")[2] == aside_name(CleanupItem("", file.identity, 0, 0, saved_as))

@@ -91,7 +91,7 @@ _ALIKE = 64
 _Place = tuple[str, int, str]
 
 
-class Heads:
+class OffsetsByHead:
     """Saved offsets by the hash of their file's head, and by their names.
 
     A lookup costs one hash for each length of head among files of the name, however many files there are.

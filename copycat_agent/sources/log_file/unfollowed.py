@@ -15,14 +15,14 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.log_file.rotation import Heads, log_of, logs_of
+from copycat_agent.sources.log_file.rotation import OffsetsByHead, log_of, logs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from copycat_agent.logs import Log
     from copycat_agent.sources.base import Lose, Offsets
-    from copycat_agent.sources.files.identity import Whereabouts
+    from copycat_agent.sources.files.identity import InodeFinder
     from copycat_agent.sources.planner import Changes
 
 Saved = tuple[SourcePartition, SourceOffset]
@@ -30,7 +30,7 @@ CUT = "the file was cut before they were read"
 """Why bytes of an existing file are lost, as a message."""
 
 
-class Recalled(NamedTuple):
+class RecalledFile(NamedTuple):
     """What is known of a file that was met: its partition, None if it is new, and then the generation to begin."""
 
     partition: SourcePartition | None
@@ -54,7 +54,7 @@ class _UnfollowedFile(NamedTuple):
     found_ns: int = 0
 
 
-class _Unclaimed(NamedTuple):
+class _UnclaimedLoss(NamedTuple):
     """Why the unread rest of a file is lost if no file has it, and how many of its first bytes its own file still has.
 
     `log`: the log of a file of which nothing was read, so that no hash relates it to others.
@@ -68,7 +68,7 @@ class _Unclaimed(NamedTuple):
 _PLAIN = _UnfollowedFile()
 
 
-class Unfollowed:
+class UnfollowedPartitions:
     """Partitions of files that are not followed. `offsets` is the live view of what is saved.
 
     `unclaimed` are those whose unread rest is neither found in another file nor entered as lost, in the order in which they came; `fresh`
@@ -81,8 +81,8 @@ class Unfollowed:
         self._log = log
         self._by_inode: dict[int, dict[SourcePartition, _UnfollowedFile]] = {}
         self._devices: dict[int, set[int]] = {}  # other numbers that the device of a saved file has now
-        self._heads = Heads()
-        self.unclaimed: dict[SourcePartition, _Unclaimed] = {}
+        self._heads = OffsetsByHead()
+        self.unclaimed: dict[SourcePartition, _UnclaimedLoss] = {}
         self._unread_of_log: dict[tuple[str, str], dict[SourcePartition, None]] = {}
         self.fresh: set[SourcePartition] = set()
 
@@ -109,7 +109,7 @@ class Unfollowed:
         log = log_of(offset.path) if not offset.position else None
         if (known := self.unclaimed.get(partition)) is not None:
             log = known.log or log
-        self.unclaimed[partition] = _Unclaimed(why, kept, log)
+        self.unclaimed[partition] = _UnclaimedLoss(why, kept, log)
         if log is not None:
             self._unread_of_log.setdefault(log, {})[partition] = None
 
@@ -167,7 +167,7 @@ class Unfollowed:
     def _row(self, partition: SourcePartition) -> _UnfollowedFile:
         return self._by_inode.get(_inode(partition), {}).get(partition, _PLAIN)
 
-    def recall(self, path: str, fd: int, info: os.stat_result, identity: Identity, changes: Changes) -> Recalled:
+    def recall(self, path: str, fd: int, info: os.stat_result, identity: Identity, changes: Changes) -> RecalledFile:
         """Returns the saved offset of this very file, if it still holds what was read from it. Raises OSError; then nothing has changed."""
         generation = 0
         for partition, row in list(self._by_inode.get(identity.inode, {}).items()):
@@ -188,13 +188,13 @@ class Unfollowed:
                     self.lose_rest(partition, offset, info.st_size, "the file was cut while the agent did not run", changes)
                     if offset != (offset := packed.recalled(offset, info.st_size)):
                         changes.offsets[partition] = offset
-                    return Recalled(partition, offset, saved_generation)
+                    return RecalledFile(partition, offset, saved_generation)
                 elif saved == identity:
                     self._drop(partition)
                     self.add_previous(partition, offset, "the file was rewritten while the agent did not run", changes)
                     generation = saved_generation + 1
                     self._log.warning("file begun anew while the agent was away, reading from its beginning", path=offset.path)
-        return Recalled(None, SourceOffset(0), generation)
+        return RecalledFile(None, SourceOffset(0), generation)
 
     @property
     def inodes(self) -> tuple[int, ...]:
@@ -205,7 +205,7 @@ class Unfollowed:
         """Returns the rows of files with this inode, and of its former files."""
         return tuple(self._by_inode.get(inode, ()))
 
-    def is_there(self, partition: SourcePartition, offset: SourceOffset, whereabouts: Whereabouts) -> bool | None:
+    def is_there(self, partition: SourcePartition, offset: SourceOffset, whereabouts: InodeFinder) -> bool | None:
         """Returns whether its file exists, under any name in its last directory; None if that is not known."""
         identity, _ = Identity.parse(partition.key)
         return whereabouts.seen(offset.path, identity, self._devices.get(identity.device, ()))

@@ -13,7 +13,7 @@ from pyarrow import fs
 from copycat_agent.extending import Address, file_system_at
 from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
 from copycat_agent.sources.objects.passes import NameRange
-from copycat_agent.sources.objects.stores import Listed, NoticeQueue, directory_of
+from copycat_agent.sources.objects.stores import ListedObject, NoticeQueue, directory_of
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class ArrowStore:
     def name_at(self, path: str) -> str:
         return self._address._replace(path=path).inside
 
-    def listed(self, names: NameRange) -> Iterator[Listed]:
+    def listed(self, names: NameRange) -> Iterator[ListedObject]:
         selector = fs.FileSelector(self.prefix, recursive=True, allow_not_found=bool(self._bucket))
         found = self._ask("list", lambda files: files.get_file_info(selector))
         if not found and self._bucket:
@@ -71,13 +71,13 @@ class ArrowStore:
             if self._ask("look at", lambda files: files.get_file_info(self._bucket)).type == fs.FileType.NotFound:
                 raise FileNotFoundError(errno.ENOENT, "there is no such bucket")
 
-    def look(self, name: str) -> Listed:
+    def look(self, name: str) -> ListedObject:
         found = self._ask("look at", lambda files: files.get_file_info(name))
         if found.type != fs.FileType.File:
             raise FileNotFoundError(errno.ENOENT, "there is no such file")
         return _of_arrow(found)
 
-    def open(self, found: Listed) -> BlockFile:
+    def open(self, found: ListedObject) -> BlockFile:
         file = self._ask("open", lambda files: files.open_input_file(found.name))
         if file.size() != found.size:
             raise ReplacedError(errno.ESTALE, "it was replaced before it was opened")
@@ -93,13 +93,13 @@ class ArrowStore:
     def queue(self, url: str) -> NoticeQueue:
         raise NotImplementedError
 
-    def delete(self, found: Listed) -> None:
+    def delete(self, found: ListedObject) -> None:
         try:
             self._ask("delete", lambda files: files.delete_file(found.name))
         except FileNotFoundError:
             return
 
-    def copy(self, found: Listed, to: str) -> None:
+    def copy(self, found: ListedObject, to: str) -> None:
         """Copies it. HDFS renames it instead, so that `delete` finds nothing: a rename is atomic, and the name has all bytes or none."""
 
         def ask(files: Any) -> None:  # noqa: ANN401 - pyarrow has no types
@@ -112,6 +112,6 @@ class ArrowStore:
         raise NotImplementedError
 
 
-def _of_arrow(found: Any) -> Listed:  # noqa: ANN401 - as above
+def _of_arrow(found: Any) -> ListedObject:  # noqa: ANN401 - as above
     mtime_ns = found.mtime_ns or 0
-    return Listed(found.path, found.size or 0, mtime_ns // 1_000_000, f"{found.size}:{mtime_ns}")
+    return ListedObject(found.path, found.size or 0, mtime_ns // 1_000_000, f"{found.size}:{mtime_ns}")

@@ -37,7 +37,7 @@ class BlockFile:
         self._begin = self._reached = 0
         self._jumps = False
         self._block = self._head = b""
-        self._ahead: _Ahead | None = None
+        self._ahead: _PrefetchedBlock | None = None
         self._is_replaced = False
 
     def read_at(self, position: int, size: int) -> bytes:
@@ -72,7 +72,7 @@ class BlockFile:
         following = position + len(block)
         if self._reads_ahead and goes_forward and following < self._size:
             with contextlib.suppress(RuntimeError):  # without a thread it is fetched when it is needed
-                self._ahead = _Ahead(following, min(BLOCK_BYTES, self._size - following), self._checked)
+                self._ahead = _PrefetchedBlock(following, min(BLOCK_BYTES, self._size - following), self._checked)
         return block
 
     def _checked(self, position: int, size: int) -> bytes:
@@ -94,7 +94,7 @@ class BlockFile:
         close()
 
 
-class _Ahead:
+class _PrefetchedBlock:
     """A block that a thread is fetching."""
 
     def __init__(self, position: int, size: int, fetch: Callable[[int, int], bytes]) -> None:

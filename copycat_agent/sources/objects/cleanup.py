@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from copycat_agent.sources.objects.blocks import ReplacedError
-from copycat_agent.sources.objects.crew import Crew
-from copycat_agent.sources.objects.stores import Listed, key_of
+from copycat_agent.sources.objects.daemon_pool import DaemonPool
+from copycat_agent.sources.objects.stores import ListedObject, key_of
 
 if TYPE_CHECKING:
     from copycat_agent.sources.objects.options import ObjectCleanup
@@ -26,7 +26,7 @@ _RETRY_SECONDS = (1.0, 300.0)
 
 
 class Cleanup:
-    """Cleans up delivered objects. Used by one thread; the requests run on a `Crew`. All objects are identified by key.
+    """Cleans up delivered objects. Used by one thread; the requests run on a `DaemonPool`. All objects are identified by key.
 
     `absent` are those that the store no longer has. `trouble` says why cleanups failed, the oldest first; they are repeated. `left` counts
     objects that were given up because too many failed, `left_why` says why for the last; 0 again once nothing fails.
@@ -34,7 +34,7 @@ class Cleanup:
 
     def __init__(self, options: ObjectCleanup) -> None:
         self._options = options
-        self._crew: Crew[tuple[str, str | None]] = Crew()
+        self._pool: DaemonPool[tuple[str, str | None]] = DaemonPool()
         self._under_way: set[str] = set()
         self._delivered: set[str] = set()
         self._finished: set[str] = set()
@@ -62,7 +62,7 @@ class Cleanup:
             self._clear_trouble(key)
         return forgotten
 
-    def run(self, store: Store, known: Mapping[str, Listed], now: float, *, to_the_end: bool) -> None:
+    def run(self, store: Store, known: Mapping[str, ListedObject], now: float, *, to_the_end: bool) -> None:
         """Starts cleanups of delivered and known objects. `to_the_end`: waits for their end."""
         if self._options.policy == "none":
             return
@@ -72,15 +72,15 @@ class Cleanup:
         chosen = list(itertools.islice(due, UNDER_WAY_MOST - len(self._under_way)))
         self._under_way.update(chosen)
         for key in chosen:
-            self._crew.add(partial(self._clean_up, store, key, known[key]))
-        self._crew.wait(math.inf if to_the_end else WAIT_SECONDS)
+            self._pool.add(partial(self._clean_up, store, key, known[key]))
+        self._pool.wait(math.inf if to_the_end else WAIT_SECONDS)
         self._take_in(now)
 
-    def _clean_up(self, store: Store, key: str, found: Listed) -> tuple[str, str | None]:
+    def _clean_up(self, store: Store, key: str, found: ListedObject) -> tuple[str, str | None]:
         return key, self._failure_of(store, key, found)
 
-    def _failure_of(self, store: Store, key: str, found: Listed) -> str | None:
-        """Cleans up one object, on a thread of the crew. Returns why it failed, "" if the object still exists, None if it does not.
+    def _failure_of(self, store: Store, key: str, found: ListedObject) -> str | None:
+        """Cleans up one object, on a thread of the pool. Returns why it failed, "" if the object still exists, None if it does not.
 
         An object that was replaced meanwhile is left alone.
         """
@@ -100,7 +100,7 @@ class Cleanup:
         return None
 
     def _take_in(self, now: float) -> None:
-        for key, why in self._crew.answers():
+        for key, why in self._pool.answers():
             self._under_way.discard(key)
             if why:
                 failures, _ = self._failures.get(key, (0, now))
@@ -122,10 +122,10 @@ class Cleanup:
 
     def close(self) -> None:
         """Drops cleanups that have not begun."""
-        self._crew.close()
+        self._pool.close()
 
 
-def _target(store: Store, found: Listed, directory: str) -> str:
+def _target(store: Store, found: ListedObject, directory: str) -> str:
     """Returns the name to move an object to. An existing object there is overwritten only if it is a copy, of a move that was killed."""
     name = store.name_at(f"{directory.rstrip('/')}/{found.name.removeprefix(store.prefix)}")
     try:

@@ -17,7 +17,7 @@ from pathlib import Path
 from copycat_agent.extending import Address
 from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
 from copycat_agent.sources.objects.passes import NameRange
-from copycat_agent.sources.objects.stores import Listed, NoticeQueue, directory_of, key_of
+from copycat_agent.sources.objects.stores import ListedObject, NoticeQueue, directory_of, key_of
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -37,12 +37,12 @@ class LocalStore:
     def name_at(self, path: str) -> str:
         return path
 
-    def listed(self, names: NameRange) -> Iterator[Listed]:
+    def listed(self, names: NameRange) -> Iterator[ListedObject]:
         """Raises FileNotFoundError if the tree itself does not exist: a missing mount is no empty tree."""
         Path(self.prefix).stat()
         yield from sorted(one for one in _files_below(self.prefix) if one.name in names)
 
-    def look(self, name: str) -> Listed:
+    def look(self, name: str) -> ListedObject:
         with self._beneath(name) as path:
             info = os.lstat(path)
         if not stat.S_ISREG(info.st_mode):
@@ -68,7 +68,7 @@ class LocalStore:
                 path = f"/proc/self/fd/{fd}/"
             yield path + last
 
-    def open(self, found: Listed) -> BlockFile:
+    def open(self, found: ListedObject) -> BlockFile:
         with self._beneath(found.name) as path:
             fd = os.open(path, _FLAGS)
 
@@ -83,17 +83,17 @@ class LocalStore:
     def queue(self, url: str) -> NoticeQueue:
         raise NotImplementedError
 
-    def delete(self, found: Listed) -> None:
+    def delete(self, found: ListedObject) -> None:
         with self._beneath(found.name) as path:
             self._compare(found, path)
             Path(path).unlink()
 
     @staticmethod
-    def _compare(found: Listed, path: str) -> None:
+    def _compare(found: ListedObject, path: str) -> None:
         if _listed(found.name, os.lstat(path)) != found:
             raise ReplacedError(errno.ESTALE, "it was replaced")
 
-    def copy(self, found: Listed, to: str) -> None:
+    def copy(self, found: ListedObject, to: str) -> None:
         """Makes a hard link if possible, else a copy that is synced before it gets its name."""
         parent = Path(to).parent
         parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ class LocalStore:
         raise NotImplementedError
 
 
-def _files_below(directory: str) -> Iterator[Listed]:
+def _files_below(directory: str) -> Iterator[ListedObject]:
     """Yields regular files. A directory that has vanished yields none; one that may not be listed raises."""
     found: list[os.DirEntry[str]] = []
     with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
@@ -130,5 +130,5 @@ def _files_below(directory: str) -> Iterator[Listed]:
                 yield _listed(one.path, one.stat(follow_symlinks=False))
 
 
-def _listed(name: str, info: os.stat_result) -> Listed:
-    return Listed(name, info.st_size, info.st_mtime_ns // 1_000_000, f"{info.st_ino}:{info.st_size}:{info.st_mtime_ns}")
+def _listed(name: str, info: os.stat_result) -> ListedObject:
+    return ListedObject(name, info.st_size, info.st_mtime_ns // 1_000_000, f"{info.st_ino}:{info.st_size}:{info.st_mtime_ns}")

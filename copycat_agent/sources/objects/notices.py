@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 
-from copycat_agent.sources.objects.stores import Notice
+from copycat_agent.sources.objects.stores import ObjectNotice
 
 if TYPE_CHECKING:
     from copycat_agent.sources.objects.stores import NoticeQueue, Store
@@ -41,7 +41,7 @@ class Notices:
         self._failed_at = -math.inf
         self.trouble = ""
 
-    def receive(self, store: Store, is_saved: Callable[[str], bool], now: float, *, waits: bool) -> list[Notice]:
+    def receive(self, store: Store, is_saved: Callable[[str], bool], now: float, *, waits: bool) -> list[ObjectNotice]:
         """Deletes messages whose keys are all saved, then returns new ones. `now` is `time.monotonic()`.
 
         `waits`: the call may take a second, because there is nothing else to do.
@@ -78,12 +78,12 @@ class SqsQueue:
         self._url = url
         self._bucket = bucket
 
-    def receive(self, wait_seconds: int) -> Iterator[Notice]:
+    def receive(self, wait_seconds: int) -> Iterator[ObjectNotice]:
         """Yields messages; waits `wait_seconds` for the first. SQS sends each again after its visibility timeout, until it is deleted."""
         for number in range(_RECEIVES_MOST):
             asked = {"QueueUrl": self._url, "MaxNumberOfMessages": _AT_ONCE, "WaitTimeSeconds": 0 if number else wait_seconds}
             found = self._translate("receive from the queue", partial(self._client.receive_message, **asked)).get("Messages", [])
-            yield from (Notice(tuple(names_in(one["Body"], self._bucket)), one["ReceiptHandle"]) for one in found)
+            yield from (ObjectNotice(tuple(names_in(one["Body"], self._bucket)), one["ReceiptHandle"]) for one in found)
             if not found:
                 return
 

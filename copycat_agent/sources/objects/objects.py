@@ -30,13 +30,13 @@ from copycat_agent.extending import (
 )
 from copycat_agent.sources.objects.blocks import BlockFile
 from copycat_agent.sources.objects.cleanup import Cleanup
-from copycat_agent.sources.objects.crew import Crew
+from copycat_agent.sources.objects.daemon_pool import DaemonPool
 from copycat_agent.sources.objects.local_store import LocalStore
 from copycat_agent.sources.objects.memory import CHUNK_IDS, ReadMemory
 from copycat_agent.sources.objects.notices import Notices
 from copycat_agent.sources.objects.options import ObjectsOptions
 from copycat_agent.sources.objects.passes import NameRange, Pass, Passes
-from copycat_agent.sources.objects.stores import KEY, Listed, Store, key_of
+from copycat_agent.sources.objects.stores import KEY, ListedObject, Store, key_of
 
 WAITING_MOST = 1000
 """A pass stops at this many unread objects, and resumes at half as many."""
@@ -92,12 +92,12 @@ class Objects:
         self._min_age = options.min_age if options.min_age is not None else LOCAL_AGE_SECONDS if is_local else 0.0
         self._memory = ReadMemory()
         self._cleanup = Cleanup(options.cleanup)
-        self._known: dict[str, Listed] = {}
+        self._known: dict[str, ListedObject] = {}
         self._names: dict[str, str] = {}
         self._lost: dict[str, str] = {}
         self._checked_at: dict[str, float] = {}
         self._notices = Notices(options.notify.sqs if options.notify else "")
-        self._crew: Crew[tuple[str, Listed | None] | None] = Crew()
+        self._pool: DaemonPool[tuple[str, ListedObject | None] | None] = DaemonPool()
         self._paths: dict[str, str] = {}
 
     @cached_property
@@ -157,7 +157,7 @@ class Objects:
         words = f"{self._cleanup.left:,} objects more than are tried again could not be cleaned up, and stay as they are"
         return Troubled("source.cleanup", f"{words}: {self._cleanup.left_why}")
 
-    def _found(self, key: str, found: Listed) -> Found:
+    def _found(self, key: str, found: ListedObject) -> Found:
         name, work, trouble = self._store.shown(found.name), json.dumps(found).encode(), self._cleanup.trouble.get(key, "")
         return Found(key, name=name, work=work, size=found.size, mtime_ms=found.mtime_ms, trouble=trouble)
 
@@ -236,7 +236,7 @@ class Objects:
                 self._passes.rest()
             one = self._passes.current(now, lists_behind=self._store.lists_behind, to_the_end=to_the_end)
 
-    def _meet(self, found: Listed, rows: Mapping[str, bool], begun_ms: int) -> str:
+    def _meet(self, found: ListedObject, rows: Mapping[str, bool], begun_ms: int) -> str:
         """Notes an object that exists and is wanted. Returns its key if it is a partition, "" if it was read before."""
         key = key_of(found)
         former = self._names.get(found.name, key)
@@ -265,7 +265,7 @@ class Objects:
         is_below = name.startswith(self._store.prefix) and not name.endswith("/")
         return is_below and bool(excluded_by(self._options.pattern, path)) and not excluded_by(self._options.exclude, path)
 
-    def _is_new(self, key: str, found: Listed, begun_ms: int) -> bool:
+    def _is_new(self, key: str, found: ListedObject, begun_ms: int) -> bool:
         was_read = id_of(key) in self._memory or self._memory.is_forgotten(found.name, found.mtime_ms)
         return not was_read and found.mtime_ms > begun_ms
 
@@ -294,14 +294,14 @@ class Objects:
         name = self._store.prefix + path.removeprefix(prefix)
         return name if path.startswith(prefix) and self.is_wanted(name) else ""
 
-    def _look_at(self, names: Iterable[str]) -> dict[str, Listed | None]:
+    def _look_at(self, names: Iterable[str]) -> dict[str, ListedObject | None]:
         """Returns the present state of each name, None for one that does not exist. Names that cannot be looked at are left out."""
         for name in set(names):
-            self._crew.add(partial(self._now, name))
-        self._crew.wait(math.inf)
-        return dict(filter(None, self._crew.answers()))
+            self._pool.add(partial(self._now, name))
+        self._pool.wait(math.inf)
+        return dict(filter(None, self._pool.answers()))
 
-    def _now(self, name: str) -> tuple[str, Listed | None] | None:
+    def _now(self, name: str) -> tuple[str, ListedObject | None] | None:
         try:
             return name, self._store.look(name)
         except FileNotFoundError:
@@ -310,7 +310,7 @@ class Objects:
             return None
 
     def open(self, stretch: Stretch) -> BlockFile:
-        return self._store.open(Listed(*json.loads(stretch.work)))
+        return self._store.open(ListedObject(*json.loads(stretch.work)))
 
     def committed(self, positions: Mapping[str, Any]) -> None:
         self._cleanup.deliver({key: one["damaged"] for key, one in positions.items() if key.startswith(KEY) and one["done"]})

@@ -29,7 +29,7 @@ from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
 from copycat_agent.sources.objects.notices import SqsQueue
 from copycat_agent.sources.objects.passes import NameRange
 from copycat_agent.sources.objects.s3_pages import parse_pages_quickly
-from copycat_agent.sources.objects.stores import Listed, NoticeQueue, directory_of
+from copycat_agent.sources.objects.stores import ListedObject, NoticeQueue, directory_of
 
 _CONNECT_SECONDS, _READ_SECONDS = 4.0, 15.0
 BODY_SECONDS = 40.0
@@ -118,7 +118,7 @@ class S3Store:
     def name_at(self, path: str) -> str:
         return path.lstrip("/")
 
-    def listed(self, names: NameRange) -> Iterator[Listed]:
+    def listed(self, names: NameRange) -> Iterator[ListedObject]:
         asked: dict[str, Any] = {"Bucket": self._bucket, "Prefix": names.prefix or self.prefix, "MaxKeys": _PAGE}
         if names.after:
             asked["StartAfter"] = names.after
@@ -131,11 +131,11 @@ class S3Store:
                 raise OSError(errno.EIO, "a listing broke off in the middle")
             asked["ContinuationToken"] = page["NextContinuationToken"]
 
-    def look(self, name: str) -> Listed:
+    def look(self, name: str) -> ListedObject:
         found = self._ask("look at", lambda client: client.head_object(Bucket=self._bucket, Key=name))
         return _of_s3(name, {**found, "Size": found["ContentLength"]})
 
-    def open(self, found: Listed) -> BlockFile:
+    def open(self, found: ListedObject) -> BlockFile:
         def fetch(position: int, size: int) -> bytes:
             asked = {
                 "Bucket": self._bucket,
@@ -153,7 +153,7 @@ class S3Store:
         client = _translated("open the queue", lambda: self._make("sqs", f"{parts.scheme}://{parts.netloc}", region[1] if region else None))
         return SqsQueue(client, _translated, url, self._bucket)
 
-    def delete(self, found: Listed) -> None:
+    def delete(self, found: ListedObject) -> None:
         """One request per object, to compare versions: DeleteObjects would also delete replaced objects in stores that cannot compare."""
         asked = {"Bucket": self._bucket, "Key": found.name}
         if self._compares:
@@ -164,7 +164,7 @@ class S3Store:
                 self._compares = False
         self._ask("delete", lambda client: client.delete_object(**asked))
 
-    def copy(self, found: Listed, to: str) -> None:
+    def copy(self, found: ListedObject, to: str) -> None:
         source, version = {"Bucket": self._bucket, "Key": found.name}, {"CopySourceIfMatch": found.version}
         self._ask("copy", lambda client: client.copy(source, self._bucket, to, ExtraArgs=version))
 
@@ -190,8 +190,8 @@ def _body(answer: dict[str, Any], version: str) -> bytes:
     return b"".join(parts)
 
 
-def _of_s3(name: str, found: dict[str, Any]) -> Listed:
-    return Listed(name, found["Size"], int(found["LastModified"].timestamp() * 1000), found.get("ETag", ""))
+def _of_s3(name: str, found: dict[str, Any]) -> ListedObject:
+    return ListedObject(name, found["Size"], int(found["LastModified"].timestamp() * 1000), found.get("ETag", ""))
 
 
 def _translated(what: str, ask: Callable[[], T]) -> T:

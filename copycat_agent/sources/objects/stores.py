@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from copycat_agent.sources.objects.passes import NameRange
 
 
-class Listed(NamedTuple):
+class ListedObject(NamedTuple):
     """An object as in a listing. `name` is its whole key. `version` changes with its bytes: an ETag, or size and time."""
 
     name: str
@@ -27,7 +27,7 @@ KEY = "o:"
 """Prefix of the partition keys of objects."""
 
 
-def key_of(found: Listed) -> str:
+def key_of(found: ListedObject) -> str:
     """Returns the partition key of one version of an object: a hash, because names may contain anything."""
     text = f"{found.name}\0{found.version}\0{found.size}".encode("utf-8", "surrogatepass")
     return KEY + hashlib.blake2b(text, digest_size=16).hexdigest()
@@ -38,7 +38,7 @@ def directory_of(path: str) -> str:
     return f"{path.rstrip('/')}/" if path.strip("/") else ""
 
 
-class Notice(NamedTuple):
+class ObjectNotice(NamedTuple):
     """A message about new objects. It is deleted by its `receipt`."""
 
     names: tuple[str, ...]
@@ -48,7 +48,7 @@ class Notice(NamedTuple):
 class NoticeQueue(Protocol):
     """A queue of messages about new objects. All methods raise OSError."""
 
-    def receive(self, wait_seconds: int) -> Iterator[Notice]:
+    def receive(self, wait_seconds: int) -> Iterator[ObjectNotice]:
         """Yields messages; waits `wait_seconds` for the first. Each comes again after a while, until it is deleted."""
 
     def delete(self, receipts: Sequence[str]) -> None:
@@ -75,22 +75,22 @@ class Store(Protocol):
     def name_at(self, path: str) -> str:
         """Returns the name of the object at this path of the bucket or file system."""
 
-    def listed(self, names: NameRange) -> Iterator[Listed]:
+    def listed(self, names: NameRange) -> Iterator[ListedObject]:
         """Yields the objects in this range below `prefix`, in the order of their names' UTF-8 bytes."""
 
-    def look(self, name: str) -> Listed:
+    def look(self, name: str) -> ListedObject:
         """Returns an object as it is now."""
 
-    def open(self, found: Listed) -> BlockFile:
+    def open(self, found: ListedObject) -> BlockFile:
         """Opens this version of an object. A missing one may raise only when it is read."""
 
     def queue(self, url: str) -> NoticeQueue:
         """Returns the queue at this URL, which gets messages about new objects."""
 
-    def delete(self, found: Listed) -> None:
+    def delete(self, found: ListedObject) -> None:
         """Deletes an object. If the store can compare versions, raises ReplacedError for another one."""
 
-    def copy(self, found: Listed, to: str) -> None:
+    def copy(self, found: ListedObject, to: str) -> None:
         """Copies an object to another name, and replaces what is there. Compares versions like `delete`."""
 
     def tag(self, name: str, tag: str, value: str) -> None:

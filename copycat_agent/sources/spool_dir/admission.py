@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from copycat_agent.sources.planner import Planner
     from copycat_agent.sources.spool_dir.catalog import Catalog
     from copycat_agent.sources.spool_dir.listing import Listing
-    from copycat_agent.sources.spool_dir.ready import Ready
+    from copycat_agent.sources.spool_dir.ready import ReadyFiles
     from copycat_agent.sources.spool_dir.spool_file import SpoolFile
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
@@ -37,7 +37,13 @@ class Admission:
     """Admits one connector's files, one call at a time. A file is queued, waits, has to be prepared (`preparation`), or none of these."""
 
     def __init__(
-        self, options: SpoolDirOptions, catalog: Catalog, ready: Ready, listing: Listing, planner: Planner[FileOrRange], most_ranges: int
+        self,
+        options: SpoolDirOptions,
+        catalog: Catalog,
+        ready: ReadyFiles,
+        listing: Listing,
+        planner: Planner[FileOrRange],
+        most_ranges: int,
     ) -> None:
         """Large files may be split into up to `most_ranges` ranges; 0: they are not split."""
         self._options = options

@@ -12,15 +12,15 @@ from copycat_agent.model import SourceOffset
 from copycat_agent.sources.files.identity import identify_by_name
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.regular_files import why_not
-from copycat_agent.sources.losses import Lost
+from copycat_agent.sources.losses import LostData
 from copycat_agent.sources.spool_dir.file_progress import FileProgress, ranges_of, set_aside
 from copycat_agent.sources.spool_dir.rows import Remounts, Row
-from copycat_agent.sources.spool_dir.spool_file import FileKey, FileOrRange, Observed, SpoolFile
+from copycat_agent.sources.spool_dir.spool_file import FileKey, FileOrRange, Observation, SpoolFile
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.model import SourcePartition
-    from copycat_agent.sources.files.identity import Identity, Whereabouts
+    from copycat_agent.sources.files.identity import Identity, InodeFinder
     from copycat_agent.sources.files.paths.discovery import MatchedFile
     from copycat_agent.sources.planner import Changes, Planner
     from copycat_agent.sources.spool_dir.listing import Listing
@@ -62,7 +62,7 @@ class Catalog:
         self._paths: set[str] = set()
         self.files: dict[Place, SpoolFile] = {}
         self.done: dict[SourcePartition, Row] = {}
-        self.lost = Lost(log)
+        self.lost = LostData(log)
 
     def scan(self, found: Sequence[MatchedFile], changes: Changes) -> tuple[list[SpoolFile], list[Row]]:
         """Compares the files found with those known. Returns the files that are new or changed, and the rows of files that are gone.
@@ -183,7 +183,7 @@ class Catalog:
             return None
         generation = max((row.generation for row in rows), default=0)
         key = FileKey(self._connector, identity, generation, rows[0].identity if rows else None)
-        file = SpoolFile(key, found.path, Observed.of(found.stat), FileProgress(SourceOffset(0, path=found.path), self._counts))
+        file = SpoolFile(key, found.path, Observation.of(found.stat), FileProgress(SourceOffset(0, path=found.path), self._counts))
         self._recall(file, [row for row in rows if row.generation == generation], changes)
         if not file.progress.is_begun:
             file.may_repeat(self._rows.done_at(found.path, found.stat.st_size))
@@ -279,7 +279,7 @@ class Catalog:
                     self.lose(row, changes)
                     self._rows.gone(row._replace(offset=changes.offsets.get(row.partition, row.offset)), changes)
 
-    def is_gone(self, row: Row, whereabouts: Whereabouts) -> bool:
+    def is_gone(self, row: Row, whereabouts: InodeFinder) -> bool:
         """Returns whether no name in its directory leads to a row's file. False if the directory cannot be listed."""
         return whereabouts.seen(row.offset.path, row.identity, self._remounts.numbers_of(row.identity.device)) is False
 

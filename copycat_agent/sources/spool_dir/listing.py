@@ -8,7 +8,7 @@ from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, cast
 
 from copycat_agent.sources.files.paths.discovery import Discovery, MatchedFile, PassedOver
-from copycat_agent.sources.files.paths.partial_scan import PartialScan, Watched
+from copycat_agent.sources.files.paths.partial_scan import PartialScan, ScannedFile
 from copycat_agent.sources.files.paths.regular_files import Opener
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Listing:
         self._root = options.dir.rstrip("/") or "/"
         self._discovery = Discovery(include, options.exclude, self.opener)
         self._done_files = done_files
-        self._partial_scan = PartialScan[Watched]()
+        self._partial_scan = PartialScan[ScannedFile]()
         self._unfinished: dict[str, str] = {}
         self.is_asked = True
         self.is_bounded = False

@@ -89,7 +89,7 @@ TRUSTED_SECONDS = 86400.0
 may carry a modification time of long ago, and a file server's clock may differ from this host's."""
 
 
-class Ready:
+class ReadyFiles:
     """Decides for one connector, one call at a time; keeps the waiting files, each with the time of its next check."""
 
     def __init__(self, options: SpoolDirOptions, done_files: DoneFiles, log: Log, clock: Callable[[], float]) -> None:

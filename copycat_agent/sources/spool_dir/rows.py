@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
-from copycat_agent.sources.files.identity import Identity, Whereabouts, identify, identify_by_name
+from copycat_agent.sources.files.identity import Identity, InodeFinder, identify, identify_by_name
 from copycat_agent.sources.files.packing import packed
 
 if TYPE_CHECKING:
@@ -134,13 +134,13 @@ class Rows:
             return None
         return row.offset
 
-    def forget_old(self, changes: Changes, is_gone: Callable[[Row, Whereabouts], bool]) -> None:
+    def forget_old(self, changes: Changes, is_gone: Callable[[Row, InodeFinder], bool]) -> None:
         """Forgets rows of files that have been gone for long, once their absence is verified."""
         now, oldest = time.monotonic(), int(time.time() * 1000) - self._forget_ms
         surplus = len(self._gone) - KEPT_GONE
         if now < self._look_at:
             return
-        whereabouts, is_early = Whereabouts(), False
+        whereabouts, is_early = InodeFinder(), False
         for number, (partition, gone_ms) in enumerate(self._gone.items()):
             if gone_ms > oldest and number >= surplus:
                 break

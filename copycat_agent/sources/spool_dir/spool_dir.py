@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from copycat_agent.formats import RecordFormat
 from copycat_agent.formats.records import build_format
 from copycat_agent.model import SplitResult
-from copycat_agent.sources.base import Closeup, FileView, Lag, Offsets, Plan
-from copycat_agent.sources.planner import Changes, CrowdSum, Planner, UnsavedChanges
+from copycat_agent.sources.base import FileDetail, FileView, Lag, Offsets, Plan
+from copycat_agent.sources.planner import CachedSum, Changes, Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir.admission import Admission
 from copycat_agent.sources.spool_dir.catalog import Catalog
 from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner
@@ -29,7 +29,7 @@ from copycat_agent.sources.spool_dir.cleanup.cleanup_queue import CleanupQueue
 from copycat_agent.sources.spool_dir.listing import DoneFiles, Listing
 from copycat_agent.sources.spool_dir.outcomes import Outcomes
 from copycat_agent.sources.spool_dir.preparation import Preparation
-from copycat_agent.sources.spool_dir.ready import Ready
+from copycat_agent.sources.spool_dir.ready import ReadyFiles
 from copycat_agent.sources.spool_dir.rows import Rows
 from copycat_agent.sources.spool_dir.spool_file import FileOrRange, SpoolFile
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
@@ -64,14 +64,14 @@ class SpoolDir:
         self._unsaved = UnsavedChanges()
         self._catalog = Catalog(connector, options, self._rows, self._listing, self._planner, log, counts=counts)
         most_ranges = RANGES_PER_TASK * delivery.tasks_max if delivery.ordering == "none" else 0
-        ready = Ready(options, done_files, log, time.monotonic)
+        ready = ReadyFiles(options, done_files, log, time.monotonic)
         self._admission = Admission(options, self._catalog, ready, self._listing, self._planner, most_ranges)
         self._preparation = Preparation(self._catalog, self._admission, form)
         self._outcomes = Outcomes(options, self._planner, self._unsaved, self._catalog, self._admission, log, counts_records=counts)
         self._cleanup = CleanupQueue(cleaner, done_files, log, self._listing.ask, time.monotonic, counts_records=counts)
         self._views = Views(self._catalog, self._listing, self._cleanup, self._admission, self._planner, counts_records=counts)
         lag = LagView(self._catalog, lambda: self._listing.passed_over.unreadable + self._cleanup.troubled)
-        self._lag = CrowdSum(lambda: len(self._catalog.files), lag.add_up)
+        self._lag = CachedSum(lambda: len(self._catalog.files), lag.add_up)
         self._has_looked = False
 
     @property
@@ -183,7 +183,7 @@ class SpoolDir:
     def passed_over(self) -> Mapping[str, str]:
         return self._listing.reasons()
 
-    def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
+    def look_closely(self, path: str, most_bytes: int) -> FileDetail | None:
         return self._views.closeup(path, most_bytes)
 
     def lag(self) -> Lag:

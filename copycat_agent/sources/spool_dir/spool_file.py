@@ -40,7 +40,7 @@ class FileKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class Observation:
     """The last stat. `unchanged_since` (`time.monotonic()`): since when, or longer, size and modification time have been the same."""
 
     size: int
@@ -49,7 +49,7 @@ class Observed:
     unchanged_since: float
 
     @classmethod
-    def of(cls, info: os.stat_result) -> Observed:
+    def of(cls, info: os.stat_result) -> Observation:
         """Returns the observation of a file that is new or has changed."""
         return cls(info.st_size, info.st_mtime_ns, info.st_ctime_ns, time.monotonic())
 
@@ -134,7 +134,7 @@ class SpoolFile:
 
     key: FileKey
     path: str
-    seen: Observed
+    seen: Observation
     progress: FileProgress
     state: Waiting | Complete | SetAside = Waiting()
     backoff: FileBackoff = READY
@@ -205,7 +205,7 @@ class SpoolFile:
     def observe(self, info: os.stat_result) -> bool:
         """Takes in a stat. Returns whether the file is unchanged."""
         same = self.seen.version == (info.st_size, info.st_mtime_ns)
-        self.seen = replace(self.seen, ctime_ns=info.st_ctime_ns) if same else Observed.of(info)
+        self.seen = replace(self.seen, ctime_ns=info.st_ctime_ns) if same else Observation.of(info)
         return same
 
     def opened(self, fd: int) -> None:

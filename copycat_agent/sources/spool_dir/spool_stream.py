@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from copycat_agent.errors import DamageError
-from copycat_agent.formats import Frame, Frames, How, LongLine, OnTooLong, Part, RecordFile, RecordFormat, SkippedRest
+from copycat_agent.formats import Frame, FrameOptions, Frames, LongLine, OnTooLong, RecordFile, RecordFormat, RecordPart, SkippedRest
 from copycat_agent.formats.records import archived
 from copycat_agent.formats.records.archived import ArchiveFormat
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition, Split, SplitResult
@@ -45,7 +45,7 @@ KEPT = 64
 """How many files' memos a process keeps; the least recently used go first."""
 
 
-class Memos:
+class ReadMemos:
     """Memos by partition and version of the file. Thread-safe; one memo is used by one batch at a time."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Memos:
             return memo
 
 
-MEMOS = Memos()
+MEMOS = ReadMemos()
 """The memos of this process."""
 
 
@@ -82,7 +82,7 @@ class LimitedFormat:
         self.alone = getattr(form, "alone", None)  # only some formats can, see `dlq.rows`
         self.as_is = bool(getattr(form, "as_is", False))
 
-    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         return self._form.frames(file, start, end, **how)
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
@@ -93,7 +93,7 @@ ENDLESS = 2**62
 """End of a split whose length, in the unit of its positions, is not known."""
 
 
-class _Spooled(Stream):
+class _SpooledStream(Stream):
     """The common part of packed and plain spooled files: a `Stream` of records, and the `RecordFile` that their format reads."""
 
     def __init__(self, split: Split, form: RecordFormat, file: SplitFile | None = None) -> None:
@@ -159,7 +159,7 @@ class _Spooled(Stream):
         """Returns the bytes before `position`; b"" if positions are record numbers."""
         return b"" if self._form.counts_records else super().tail(position)
 
-    def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         del framing
         return self._form.frames(self, start, end, **how)
 
@@ -193,7 +193,7 @@ class _Spooled(Stream):
         return replace(result, changed=changed, offset=result.offset if changed else replace(result.offset, fingerprint=whole))
 
 
-class SpoolStream(_Spooled):
+class SpoolStream(_SpooledStream):
     """A plain file."""
 
     def complete(self, result: SplitResult) -> SplitResult:
@@ -201,7 +201,7 @@ class SpoolStream(_Spooled):
         return self._whole(result)
 
 
-class PackedSpoolStream(_Spooled, PackedStream):
+class PackedSpoolStream(_SpooledStream, PackedStream):
     """A packed file, by unpacked bytes."""
 
     @property
@@ -224,13 +224,13 @@ class PackedSpoolStream(_Spooled, PackedStream):
             raise DamageError(damage)
         return data
 
-    def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         """Yields the frames. On damage it also yields the whole records before it, which the failed read did not return."""
         reached, skipping, cut = start, how.get("skipping", False), how.get("cut", "")
         try:
             for frame in super().frames(framing, start, end, **how):
                 reached, skipping = frame.end, isinstance(frame, LongLine | SkippedRest) and not frame.complete
-                cut = frame.cut.text() if isinstance(frame, Part) and frame.cut else ""
+                cut = frame.cut.text() if isinstance(frame, RecordPart) and frame.cut else ""
                 yield frame
         except DamageError:
             readable = min(end, self._unpacker.produced)

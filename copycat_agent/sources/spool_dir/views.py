@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from copycat_agent.sources.base import Closeup, FileState, FileView, Lag
+from copycat_agent.sources.base import FileDetail, FileState, FileView, Lag
 from copycat_agent.sources.spool_dir.spool_file import Complete, FileOrRange, Waiting
 
 if TYPE_CHECKING:
@@ -96,16 +96,16 @@ class Views:
         done = [self._done(row) for row in self._catalog.done.values()]
         return tuple(sorted([*map(view_of, self._catalog.files.values()), *done, *unreadable]))
 
-    def closeup(self, path: str, most_bytes: int) -> Closeup | None:
+    def closeup(self, path: str, most_bytes: int) -> FileDetail | None:
         """Returns the file at `path`, and a split of about `most_bytes` that a task would get next; None if there is no such file."""
         row = next((one for one in self._catalog.done.values() if one.offset.path == path), None)
         if row is not None:
-            return Closeup(self._done(row), (path,), row.offset, None)
+            return FileDetail(self._done(row), (path,), row.offset, None)
         file = next((one for one in self._catalog.files.values() if one.path == path), None)
         if file is None:
             return None
         split = self._split(file, most_bytes)
-        return Closeup(view_of(file), (path,), split.offset if split else file.progress.offset, split)
+        return FileDetail(view_of(file), (path,), split.offset if split else file.progress.offset, split)
 
     def _done(self, row: Row) -> FileView:
         return done_view(row, self._cleanup.why(row) or row.offset.trouble, counts_records=self._counts_records)

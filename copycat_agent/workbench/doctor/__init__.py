@@ -29,7 +29,7 @@ from copycat_agent.workbench.doctor.steps import CheckStep, CheckVerdict, Notes
 from copycat_agent.workbench.doctor.store_checks import examine_store
 from copycat_agent.workbench.doctor.users import Mount, User, find_user, mounts
 
-__all__ = ["CheckStep", "CheckVerdict", "Examined", "User", "examine", "find_user", "only_unreachable", "worst"]
+__all__ = ["CheckStep", "CheckVerdict", "DoctorTarget", "User", "examine", "find_user", "only_unreachable", "worst"]
 
 _SHOWN_MOST = 1000
 """Most characters of a source's message that are shown."""
@@ -49,7 +49,7 @@ def examine_probed(notes: Notes, definition: Definition, probed: Iterable[Probed
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class DoctorTarget:
     """The configuration to check, as `run` would load it."""
 
     agent: AgentOptions
@@ -62,7 +62,7 @@ class Examined:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
-def examine(subject: Examined) -> list[CheckStep]:
+def examine(subject: DoctorTarget) -> list[CheckStep]:
     """Returns all steps, in the order in which they depend on each other. Changes nothing; findings raise nothing."""
     definitions = [one for one in subject.loaded.definitions.values() if one.enabled]
     pid = holder(subject.state_dir)
@@ -83,11 +83,11 @@ def examine(subject: Examined) -> list[CheckStep]:
         ]
 
 
-def _examine_master(subject: Examined, *, runs: bool) -> list[CheckStep]:
+def _examine_master(subject: DoctorTarget, *, runs: bool) -> list[CheckStep]:
     return examine_master(subject.agent.spark, subject.master, runs=runs) if subject.master else []
 
 
-def _examine_connectors(subject: Examined) -> tuple[list[CheckStep], list[PatternResult]]:
+def _examine_connectors(subject: DoctorTarget) -> tuple[list[CheckStep], list[PatternResult]]:
     mounted = mounts()
     notes: dict[str, Notes] = {}
     seen: dict[str, tuple[Definition, PatternResult]] = {}

@@ -20,7 +20,7 @@ from copycat_agent.workbench.doctor.steps import CheckStep, Notes, names, side_b
 from copycat_agent.workbench.doctor.topic_checks import (
     ClusterLanes,
     KeptTopic,
-    Want,
+    TopicRequirement,
     allow_group,
     allow_id,
     examine_exactly_once,
@@ -41,7 +41,7 @@ class Cluster:
 
     options: KafkaOptions
     connectors: list[str] = field(default_factory=list)
-    topics: dict[str, Want] = field(default_factory=dict)
+    topics: dict[str, TopicRequirement] = field(default_factory=dict)
     templates: list[str] = field(default_factory=list)
     lanes: ClusterLanes = field(default_factory=ClusterLanes)
     agent_id: str | None = None
@@ -109,10 +109,10 @@ def _most_bytes(source: SourceOptions) -> tuple[int, str]:
 
 
 def _want(cluster: Cluster, topic: str, create: TopicOptions | None, most: tuple[int, str], *, keyed: bool, timestamp: str = "") -> None:
-    known = cluster.topics.get(topic, Want(create, 0, keyed=True))
+    known = cluster.topics.get(topic, TopicRequirement(create, 0, keyed=True))
     size, limit = max((known.record_bytes, known.limit), most)
     timestamps = known.timestamps | ({timestamp} if timestamp else frozenset())
-    cluster.topics[topic] = Want(known.create or create, size, keyed=known.keyed and keyed, limit=limit, timestamps=timestamps)
+    cluster.topics[topic] = TopicRequirement(known.create or create, size, keyed=known.keyed and keyed, limit=limit, timestamps=timestamps)
 
 
 def examine_clusters(found: Sequence[Cluster]) -> list[CheckStep]:

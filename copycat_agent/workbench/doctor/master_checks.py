@@ -17,7 +17,7 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.options import Definition, SparkOptions
 from copycat_agent.spark.cluster_host import ClusterHost, is_cluster, unreachable
 from copycat_agent.spark.cluster_job import NO_PLACE
-from copycat_agent.spark.cluster_staff import ClusterStaff, cores_of
+from copycat_agent.spark.cluster_runner_pool import ClusterRunnerPool, cores_of
 from copycat_agent.spark.runners import RunnerExecutor
 from copycat_agent.workbench.doctor.steps import CheckStep, Notes
 
@@ -63,13 +63,13 @@ def _examine_session(notes: Notes, host: ClusterHost, executor_seconds: float, *
     """Checks cores and an executor. Raises CopycatError when the session does not come up."""
     session = host.session(SESSION_SECONDS)
     notes.ok("master", f"Spark {session.context.version} answers, and takes applications")
-    executor = RunnerExecutor(ClusterStaff(host))
+    executor = RunnerExecutor(ClusterRunnerPool(host))
     began = time.monotonic()
     cores = 0
     try:
         while (
             not executor.connected()
-            and executor.reason == ClusterStaff.reason
+            and executor.reason == ClusterRunnerPool.reason
             and time.monotonic() - began < executor_seconds * (2 if cores else 1)
         ):
             cores = cores or cores_of(session)

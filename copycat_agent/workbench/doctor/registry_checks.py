@@ -20,16 +20,16 @@ _PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(slots=True)
-class Used:
+class UsedRegistry:
     """A registry with one address and login. `converters`: label (connector and part), converter, and the topics it writes to."""
 
     options: SchemaRegistryOptions
     converters: list[tuple[str, Any, tuple[str, ...]]] = field(default_factory=list)
 
 
-def registries(definitions: Iterable[Definition]) -> list[Used]:
+def registries(definitions: Iterable[Definition]) -> list[UsedRegistry]:
     """Returns the distinct registries that converters use."""
-    found: list[Used] = []
+    found: list[UsedRegistry] = []
     for definition in definitions:
         options = definition.converters.schema_registry
         parts = [(part, getattr(definition.converters, part)) for part in ("key", "value")]
@@ -38,7 +38,7 @@ def registries(definitions: Iterable[Definition]) -> list[Used]:
             continue
         used = next((one for one in found if one.options == options), None)
         if used is None:
-            used = Used(options)
+            used = UsedRegistry(options)
             found.append(used)
         encoder = Encoder(definition)
         for part, each in wanted:
@@ -47,12 +47,12 @@ def registries(definitions: Iterable[Definition]) -> list[Used]:
     return found
 
 
-def examine_registries(found: Sequence[Used]) -> list[CheckStep]:
+def examine_registries(found: Sequence[UsedRegistry]) -> list[CheckStep]:
     """Returns the steps of all registries, which are checked in parallel."""
     return [step for steps in side_by_side(_examine, found, "registry") for step in steps]
 
 
-def _examine(used: Used) -> list[CheckStep]:
+def _examine(used: UsedRegistry) -> list[CheckStep]:
     notes = Notes(f"schema registry {without_login(used.options.url)}")
     try:
         _reach(notes, used.options)

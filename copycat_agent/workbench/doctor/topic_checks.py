@@ -69,7 +69,7 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' if count != 1 else ''}"
 
 
-class Want(NamedTuple):
+class TopicRequirement(NamedTuple):
     """The requirements of connectors for a topic: how to create it, the longest record (0: any), and whether every record has a key.
 
     `limit` is the option of the source that limits records, `timestamps` are the values of `record.timestamp`.
@@ -82,7 +82,7 @@ class Want(NamedTuple):
     timestamps: frozenset[str] = frozenset()
 
 
-def examine_topics(notes: Notes, options: KafkaOptions, topics: Mapping[str, Want], state: ClusterState) -> None:
+def examine_topics(notes: Notes, options: KafkaOptions, topics: Mapping[str, TopicRequirement], state: ClusterState) -> None:
     """Adds one step per topic, and one more for each problem."""
     for name, want in topics.items():
         topic = state.topics.get(name)
@@ -102,7 +102,7 @@ def examine_topics(notes: Notes, options: KafkaOptions, topics: Mapping[str, Wan
             _examine_topic(notes, options, topic, want)
 
 
-def _examine_missing(notes: Notes, options: KafkaOptions, name: str, want: Want, state: ClusterState) -> None:
+def _examine_missing(notes: Notes, options: KafkaOptions, name: str, want: TopicRequirement, state: ClusterState) -> None:
     if want.create is not None:
         may = state.operations is None or "CREATE" in state.operations
         text = f"{name} is not there; the agent creates it with {want.create.partitions} partitions"
@@ -122,7 +122,7 @@ def _examine_missing(notes: Notes, options: KafkaOptions, name: str, want: Want,
         )
 
 
-def _examine_topic(notes: Notes, options: KafkaOptions, topic: TopicState, want: Want) -> None:
+def _examine_topic(notes: Notes, options: KafkaOptions, topic: TopicState, want: TopicRequirement) -> None:
     config = topic.config or {}
     shown = [_counted(topic.partitions, "partition"), _counted(topic.replicas, "replica")]
     if "retention.ms" in config:
@@ -161,7 +161,7 @@ def _examine_replicas(notes: Notes, topic: TopicState, config: Mapping[str, str]
         notes.warn("replicas", text, "set the topic's min.insync.replicas to 2")
 
 
-def _examine_config(notes: Notes, options: KafkaOptions, topic: TopicState, want: Want, config: Mapping[str, str]) -> None:
+def _examine_config(notes: Notes, options: KafkaOptions, topic: TopicState, want: TopicRequirement, config: Mapping[str, str]) -> None:
     largest = int(config.get("max.message.bytes", "0"))
     if 0 < largest < want.record_bytes:
         text = f"{topic.name} takes {largest:,} bytes at once (after compression), {want.limit} is {format_size(want.record_bytes)}"

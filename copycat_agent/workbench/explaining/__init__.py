@@ -20,7 +20,7 @@ from copycat_agent.model import Loss, SavedRow, SourceOffset, SourcePartition, o
 from copycat_agent.offsets.looking import offsets_of
 from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES, LooksLater, Source, create_source
-from copycat_agent.sources.base import Closeup
+from copycat_agent.sources.base import FileDetail
 from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.sources.contract_files import FilesOptions
 from copycat_agent.sources.files.identity import Identity
@@ -124,7 +124,7 @@ class PathAnswer:
     definition: Definition
     path: str
     name: str
-    closeup: Closeup | None = None
+    closeup: FileDetail | None = None
     refusal: Refusal | None = None
     pattern: str = ""
     saved: SourceOffset | None = None
@@ -195,7 +195,7 @@ def _answer(
     return PathAnswer(definition, path, name, closeup, None, _pattern(definition, name), saved, _former(name, key, offsets), losses)
 
 
-def _find(source: Source, names: list[str], most_bytes: int) -> tuple[Closeup | None, str]:
+def _find(source: Source, names: list[str], most_bytes: int) -> tuple[FileDetail | None, str]:
     """Finds the file under one of its names, or under the name it is followed by although no pattern matches any more."""
     for name in names:
         if closeup := source.look_closely(name, most_bytes):

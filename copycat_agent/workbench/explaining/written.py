@@ -23,7 +23,7 @@ class OffsetPlace(NamedTuple):
     offset: int
 
 
-class Answered(NamedTuple):
+class ConnectorAnswer(NamedTuple):
     """A connector's answer. `files` (addresses) hold the records of offsets `first` to `last`, those that were kept.
 
     Offsets below `end` are written, None if nothing is.
@@ -42,7 +42,7 @@ def place_in(text: str) -> OffsetPlace | None:
     return OffsetPlace(found[1], int(found[2]), int(found[3])) if found else None
 
 
-def written(definition: Definition, asked: OffsetPlace) -> Answered | None:
+def written(definition: Definition, asked: OffsetPlace) -> ConnectorAnswer | None:
     """Returns which files may have the record; None if the definition writes no files of that topic. Raises what a store raises."""
     sink = definition.sink
     if not isinstance(sink, FilesSinkOptions):
@@ -52,8 +52,8 @@ def written(definition: Definition, asked: OffsetPlace) -> Answered | None:
     chain = claims.chain(asked.topic, asked.partition)
     if chain is None:
         source: Any = definition.source  # kafka: no other one goes into files
-        return Answered(definition.name, (), None) if stands_for(asked.topic, source.topics, source.exclude) else None
+        return ConnectorAnswer(definition.name, (), None) if stands_for(asked.topic, source.topics, source.exclude) else None
     files = claims.files_with(*asked) or []
     name = parse_name(files[0].key) if files else None
     span = (name.first, name.last) if name else (None, None)
-    return Answered(definition.name, tuple(store.shown(one.key) for one in files), chain.end, *span)
+    return ConnectorAnswer(definition.name, tuple(store.shown(one.key) for one in files), chain.end, *span)

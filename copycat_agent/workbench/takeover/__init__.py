@@ -19,9 +19,9 @@ from copycat_agent.workbench.takeover import (
     vector_checkpoints,
 )
 from copycat_agent.workbench.takeover.peer_state import PeerState, unreadable
-from copycat_agent.workbench.takeover.taking import Heir, Judgement, Takeover, take_over
+from copycat_agent.workbench.takeover.taking import FileDecision, Successor, Takeover, take_over
 
-__all__ = ["PEERS", "Heir", "Judgement", "PeerState", "Takeover", "take_over"]
+__all__ = ["PEERS", "FileDecision", "PeerState", "Successor", "Takeover", "take_over"]
 
 Read = Callable[[Path], PeerState]
 

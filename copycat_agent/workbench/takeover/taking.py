@@ -28,7 +28,7 @@ LOOK_EARLIER_MS = 120_000
 every minute by default."""
 
 
-class Heir(NamedTuple):
+class Successor(NamedTuple):
     """A definition that takes over. `rules` say what a line is in its files.
 
     `pipelines` are the peer's pipelines that it replaces; None: any position may be for it.
@@ -57,7 +57,7 @@ class Heir(NamedTuple):
         return next((name for name in (path, "/".join(log_of(path))) if name.startswith("/") and self.reads(name)), "")
 
 
-class Judgement(NamedTuple):
+class FileDecision(NamedTuple):
     """The decision about one file. `connector` is "" if no definition reads it, `position` None if the peer does not know it.
 
     `taken`: the agent goes on at `position`. `is_there`: the file that the peer read exists, as far as it is known. `why` gives the reason,
@@ -78,12 +78,12 @@ class Takeover:
     """The rows to save, by connector, and a judgement on every file."""
 
     rows: Mapping[str, Mapping[SourcePartition, SavedRow]]
-    judgements: tuple[Judgement, ...]
+    judgements: tuple[FileDecision, ...]
 
 
-def take_over(heirs: Sequence[Heir], state: PeerState, log: Log, *, trust_names: bool = False) -> Takeover:
+def take_over(heirs: Sequence[Successor], state: PeerState, log: Log, *, trust_names: bool = False) -> Takeover:
     """Judges every position of a peer by the present files. Changes nothing."""
-    sides = [_Side(heir, *_look(heir.definition, {}, log)) for heir in heirs]
+    sides = [_SuccessorState(heir, *_look(heir.definition, {}, log)) for heir in heirs]
     unclaimed = []
     for position in state.positions:
         claimed = [side.judge(position, state.saved_ns, trust_names=trust_names) for side in sides if side.is_meant(position)]
@@ -93,14 +93,14 @@ def take_over(heirs: Sequence[Heir], state: PeerState, log: Log, *, trust_names:
     return Takeover({side.heir.name: side.rows for side in sides if side.rows}, (*judged, *unclaimed))
 
 
-class _Looked(NamedTuple):
+class _FollowedFiles(NamedTuple):
     """The files that a connector would follow, and why it does not read others that match its patterns."""
 
     views: Sequence[FileView]
     passed_over: Mapping[str, str]
 
 
-def _look(definition: Definition, rows: Mapping[SourcePartition, SavedRow], log: Log) -> _Looked:
+def _look(definition: Definition, rows: Mapping[SourcePartition, SavedRow], log: Log) -> _FollowedFiles:
     """Returns what a connector's source finds when it starts from these rows. Raises CopycatError."""
     kind = SOURCES[definition.source.type]
     with closing(create_source(kind.make, definition, rows, log, only_looks=True)) as source:
@@ -110,18 +110,18 @@ def _look(definition: Definition, rows: Mapping[SourcePartition, SavedRow], log:
             raise CopycatError(f"the files of {definition.name} cannot be looked at: {error.message}", error.hint) from None
         views = source.files()
         reasons = dict(source.passed_over()) | {view.path: view.why for view in views if not view.key}
-        return _Looked([view for view in views if view.key], reasons)
+        return _FollowedFiles([view for view in views if view.key], reasons)
 
 
 @dataclass(slots=True)
-class _Side:
+class _SuccessorState:
     """One heir, the files that it finds, and the judgements on them so far."""
 
-    heir: Heir
+    heir: Successor
     views: Sequence[FileView]
     passed_over: Mapping[str, str]
     rows: dict[SourcePartition, SavedRow] = field(default_factory=dict)
-    _judged: list[tuple[str, Judgement]] = field(default_factory=list)  # with the file's key, "" if it is not followed
+    _judged: list[tuple[str, FileDecision]] = field(default_factory=list)  # with the file's key, "" if it is not followed
     _anew: dict[SourcePartition, SavedRow] = field(default_factory=dict)
     finder: Finder = field(init=False)
     at_path: Mapping[str, FileView] = field(init=False)
@@ -166,7 +166,7 @@ class _Side:
         live = self.heir.live_name(name) if renamed else ""  # saved under this name, the agent looks for the rotated file
         if proof.partition is None or proof.offset is None:
             key = self._begin_anew(one.path, live) if renamed and rotation_family(one.path) == rotation_family(name) else one.key
-            self._judged.append((key, Judgement(self.heir.name, one.path, position.position, False, True, proof.why)))
+            self._judged.append((key, FileDecision(self.heir.name, one.path, position.position, False, True, proof.why)))
             return
         offset, why = replace(proof.offset, path=live or one.path), proof.why
         why = f"{why}; it is {one.path} now" if renamed else why
@@ -175,7 +175,7 @@ class _Side:
             why = f"{why}; the peer also read it at {before.position:,}, which is taken: the lesser of the two"
             offset = before
         self.rows[proof.partition] = offset
-        told = Judgement(self.heir.name, name if renamed else one.path, offset.position, True, True, why)
+        told = FileDecision(self.heir.name, name if renamed else one.path, offset.position, True, True, why)
         self._judged.append((proof.partition.key, told))
 
     def _begin_anew(self, path: str, live: str) -> str:
@@ -198,9 +198,9 @@ class _Side:
             why = "gone: there is no such file" if position.inode is None else "gone: no file of that inode is beside it"
         else:
             key, why = view.key, f"gone: {prove(name, path, position, self.heir.rules, saved_ns, (), trust_names=False).why}"
-        self._judged.append((key, Judgement(name, path, position.position, False, is_there, why)))
+        self._judged.append((key, FileDecision(name, path, position.position, False, is_there, why)))
 
-    def conclude(self, saved_ns: int, log: Log) -> Iterator[Judgement]:
+    def conclude(self, saved_ns: int, log: Log) -> Iterator[FileDecision]:
         """Yields every judgement with what the agent will do, and one on each file that the peer did not know."""
         definition = self.heir.definition
         self.rows.update((partition, row) for partition, row in self._anew.items() if partition not in self.rows)
@@ -215,7 +215,7 @@ class _Side:
             yield one._replace(then=_then(view)) if view is not None and not one.taken else one
         for key, view in now.items():
             if key not in known:
-                yield Judgement(definition.name, view.path, None, False, True, "the peer knows nothing of it", _then(view))
+                yield FileDecision(definition.name, view.path, None, False, True, "the peer knows nothing of it", _then(view))
 
 
 def _only_one(proofs: list[tuple[PeerFile, Evidence]], head: HeadProof) -> list[tuple[PeerFile, Evidence]]:
@@ -235,13 +235,13 @@ def _then(view: FileView) -> str:
     return f"it is read from {where} ({view.size:,} bytes)" + (f": {view.why}" if view.why else "")
 
 
-def _unread(position: PeerPosition, sides: Iterable[_Side]) -> Judgement:
+def _unread(position: PeerPosition, sides: Iterable[_SuccessorState]) -> FileDecision:
     """Returns the judgement on a position that concerns no definition."""
     others = sorted({side.heir.name for side in sides})
     path = position.path or (f"inode {position.inode}" if position.inode is not None else f"a file with a certain {_what(position)}")
     is_there = position.path.startswith("/") and os.path.exists(position.path)  # noqa: PTH110 - names may be odd bytes; texts stay texts
     why = f"none of {', '.join(others) or 'no definitions'} reads it" if position.path else "no file that is read is that one"
-    return Judgement("", path, position.position, False, is_there, position.unusable or why)
+    return FileDecision("", path, position.position, False, is_there, position.unusable or why)
 
 
 def _what(position: PeerPosition) -> str:

@@ -23,15 +23,15 @@ from copycat_agent.workbench.trying.results import (
     Fate,
     Fields,
     Output,
+    SampleContext,
     StepTrace,
-    Stopped,
+    StoppedMatch,
     TrialResult,
     TriedRecord,
-    Where,
     likely_path,
     stopped,
 )
-from copycat_agent.workbench.trying.sample_run import MOST_RECORDS, StandIn, StandIns, take
+from copycat_agent.workbench.trying.sample_run import MOST_RECORDS, RecordingProducer, RecordingProducers, take
 from copycat_agent.workbench.trying.tracing import QueryStep
 
 __all__ = [
@@ -44,13 +44,13 @@ __all__ = [
     "Fields",
     "Output",
     "QueryStep",
-    "StandIn",
-    "StandIns",
+    "RecordingProducer",
+    "RecordingProducers",
+    "SampleContext",
     "StepTrace",
-    "Stopped",
+    "StoppedMatch",
     "TrialResult",
     "TriedRecord",
-    "Where",
     "likely_path",
     "run_tests",
     "stopped",
@@ -249,7 +249,7 @@ def take_case(definition: Definition, case: CaseOptions, directory: Path | None 
     content = _content(definition, case) if case.input_file is None else (directory or Path()) / case.input_file
     file = case.file
     access = Access(file.owner, file.group, file.mode)
-    where = Where(file.path or likely_path(definition), mtime_ms, file.inode, case.host, read_ms, access)
+    where = SampleContext(file.path or likely_path(definition), mtime_ms, file.inode, case.host, read_ms, access)
     return take(definition, content, most=MOST_RECORDS, where=where, query=query)
 
 

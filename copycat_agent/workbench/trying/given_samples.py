@@ -14,9 +14,9 @@ from copycat_agent.formats.draft import Envelopes
 from copycat_agent.model import SourceOffset, SourcePartition, Split, Stretch
 from copycat_agent.sources.contract import ENDLESS, EnvelopedRun, Position, Record
 from copycat_agent.sources.contract_offsets import OffsetRecords, OffsetStream
-from copycat_agent.sources.contract_stream import Records, RecordStream
+from copycat_agent.sources.contract_stream import RecordStream, SourceFraming
 from copycat_agent.templates.metadata import TopicPlace
-from copycat_agent.workbench.trying.results import Where, likely_path
+from copycat_agent.workbench.trying.results import SampleContext, likely_path
 from copycat_agent.workbench.trying.tracing import TracedEncoder
 
 _KEY = "sample"
@@ -25,7 +25,7 @@ RECORD_KEY = b"key"
 """The key of each sample record of a topic."""
 
 
-def give(encoder: TracedEncoder, content: bytes | Path, where: Where) -> Split:
+def give(encoder: TracedEncoder, content: bytes | Path, where: SampleContext) -> Split:
     """Returns a split of the sample, and has the encoder read it in place of the source. Raises FileError."""
     try:
         lines = content if isinstance(content, bytes) else content.read_bytes()
@@ -35,7 +35,7 @@ def give(encoder: TracedEncoder, content: bytes | Path, where: Where) -> Split:
     if getattr(encoder.frames, "makes_envelopes", False):
         frames, stream = cast("Any", OffsetRecords(_GivenRuns(encoder), _NOUN)), cast("Any", OffsetStream)
     else:
-        frames, stream = cast("Any", Records(_Given(), _NOUN)), RecordStream
+        frames, stream = cast("Any", SourceFraming(_GivenLines(), _NOUN)), RecordStream
         name = where.path or (str(content.absolute()) if isinstance(content, Path) else name)
     encoder.frames, encoder.source = frames, replace(encoder.source, open=stream)
     stretch = Stretch(_KEY, name, 0, len(lines.splitlines()), work=lines)
@@ -46,7 +46,7 @@ def nothing(*_: object, **__: object) -> None:
     """Does nothing, in place of methods that nobody calls, or whose result nobody reads."""
 
 
-class _Given:
+class _GivenLines:
     """An `AuthorSource` that reads the lines in the stretch's `work`; only `read` is called."""
 
     look = plan = apply = committed = close = cast("Any", nothing)
@@ -56,8 +56,8 @@ class _Given:
             yield _fields(line, number), number
 
 
-class _GivenRuns(_Given):
-    """An `OffsetSource`, as `_Given`: the `number`-th line has offset `number - 1`. A line is a value as it is in Kafka.
+class _GivenRuns(_GivenLines):
+    """An `OffsetSource`, as `_GivenLines`: the `number`-th line has offset `number - 1`. A line is a value as it is in Kafka.
 
     Where a converter reads values, it is JSON, whatever the converter: the schema is in a registry, which samples do not ask.
     """

@@ -17,7 +17,7 @@ from copycat_agent.transforms.grok import GrokOptions, GrokReference, expand, fi
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class SampleContext:
     """Values of the file and the host for templates and steps, which replace the real ones; None keeps the real value.
 
     `mtime_ms` is when the file was last changed, `read_ms` when it is read (epoch milliseconds).
@@ -161,7 +161,7 @@ class TrialResult(NamedTuple):
     long_dropped: int = 0
 
 
-class Stopped(NamedTuple):
+class StoppedMatch(NamedTuple):
     """A pattern matches the first `at` characters of `text`, the parsed field; `element` is the part of the pattern expected there."""
 
     text: str
@@ -169,7 +169,7 @@ class Stopped(NamedTuple):
     element: str
 
 
-def stopped(definition: Definition, step: StepTrace) -> Stopped | None:
+def stopped(definition: Definition, step: StepTrace) -> StoppedMatch | None:
     """Returns where the step's pattern stopped, of several patterns the furthest. None for steps without one, and if all matches."""
     options = definition.transforms[step.number]
     text = _text(step.before, getattr(getattr(options, step.action, None), "field", "message"))
@@ -179,7 +179,7 @@ def stopped(definition: Definition, step: StepTrace) -> Stopped | None:
     if not stops:
         return None
     stop, names = max(stops, key=lambda one: one[0].text_end)
-    return Stopped(text, stop.text_end, _element(stop.element, names))
+    return StoppedMatch(text, stop.text_end, _element(stop.element, names))
 
 
 def _patterns(options: TransformOptions, action: str) -> Iterator[tuple[str, dict[str, str]]]:

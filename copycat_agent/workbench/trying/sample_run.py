@@ -22,7 +22,7 @@ from copycat_agent.errors import DataError, FatalError, FileError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, TaskId
 from copycat_agent.options import Definition, DlqOptions, ErrorsOptions, KafkaOptions, LimitsOptions
-from copycat_agent.producer import Intact, Message, Producers, TaskProducer
+from copycat_agent.producer import Message, Producers, ReplacementGuard, TaskProducer
 from copycat_agent.sources import SOURCES, LooksLater, create_source
 from copycat_agent.sources.contract import ENDLESS, PolledOptions
 from copycat_agent.sources.contract_files import FilesOptions
@@ -30,7 +30,7 @@ from copycat_agent.sources.files.packing.compressions import MAGIC_BYTES
 from copycat_agent.sources.files.packing.unpacking import codec_of
 from copycat_agent.transforms import StepError
 from copycat_agent.workbench.trying.given_samples import give, nothing
-from copycat_agent.workbench.trying.results import Fate, Output, TrialResult, TriedRecord, Where, likely_path
+from copycat_agent.workbench.trying.results import Fate, Output, SampleContext, TrialResult, TriedRecord, likely_path
 from copycat_agent.workbench.trying.tracing import QueryStep, RowTrace, TracedEncoder, TracedMessage
 
 _RUN_BYTES = 2**20
@@ -42,7 +42,7 @@ MOST_RECORDS = 10_000
 """Most records of a test's sample, each of which is kept with all its steps."""
 _ANY_BYTES = 2**20
 """Assumed size of a sample that is no file."""
-_HERE = Where()
+_HERE = SampleContext()
 _run = partial(BatchRun)
 """Runs without Spark also if the definition has a query: the encoder keeps the records that wait for it (`TracedSplit.ask`)."""
 
@@ -56,7 +56,7 @@ class _AnyTopic:
         return 1
 
 
-class StandIn(TaskProducer):
+class RecordingProducer(TaskProducer):
     """Replaces a task's producer. It reports everything as acknowledged; `kept` are the messages that it was to send, in order."""
 
     run_bytes = _RUN_BYTES
@@ -79,12 +79,12 @@ class StandIn(TaskProducer):
         """Keeps the messages."""
         self.kept += messages
 
-    def may_send(self, source: Intact, end: int) -> bool:  # noqa: ARG002 - no file changes meanwhile
+    def may_send(self, source: ReplacementGuard, end: int) -> bool:  # noqa: ARG002 - no file changes meanwhile
         """Returns True."""
         return True
 
 
-class StandIns(Producers):
+class RecordingProducers(Producers):
     """Hands out results of `make(connector)` instead of producers, a new one for each batch."""
 
     def __init__(self, make: Callable[[str], TaskProducer]) -> None:
@@ -100,7 +100,7 @@ class StandIns(Producers):
 
 
 def take(
-    definition: Definition, content: bytes | Path | None, *, most: int = 0, where: Where = _HERE, query: QueryStep | None = None
+    definition: Definition, content: bytes | Path | None, *, most: int = 0, where: SampleContext = _HERE, query: QueryStep | None = None
 ) -> TrialResult:
     """Returns the first `most` records (0: all) of a file, as `definition` makes them. Uses neither Kafka nor a registry, saves nothing.
 
@@ -109,10 +109,10 @@ def take(
     other CopycatErrors for a definition that cannot work.
     """
     encoder = _encoder(definition, where)
-    keeper, trace = StandIn(), encoder.trace
+    keeper, trace = RecordingProducer(), encoder.trace
     with _sample(definition, encoder, content, where) as (split, size_bytes):
         batch = Batch(TaskId(definition.name, 0), b"", (split,), max(size_bytes, 1) * 2**12, _SECONDS, max_records=most and most + 1)
-        with contextlib.closing(StandIns(lambda _: keeper)) as producers:
+        with contextlib.closing(RecordingProducers(lambda _: keeper)) as producers:
             (result,) = run_batch(batch, producers, lambda: 0 < most < len(trace.entries), encoder, _run)
     _ask(encoder, query)
     records = _Results(definition, encoder).of(trace.entries, keeper.kept)
@@ -123,7 +123,9 @@ def take(
 
 
 @contextlib.contextmanager
-def _sample(definition: Definition, encoder: TracedEncoder, content: bytes | Path | None, where: Where) -> Iterator[tuple[Split, int]]:
+def _sample(
+    definition: Definition, encoder: TracedEncoder, content: bytes | Path | None, where: SampleContext
+) -> Iterator[tuple[Split, int]]:
     """Yields a split for the sample, and its size in bytes, packed or not."""
     if content is None:
         yield upcoming(definition), _ANY_BYTES
@@ -138,7 +140,7 @@ def _sample(definition: Definition, encoder: TracedEncoder, content: bytes | Pat
         yield _split(definition, encoder, fd, name, mtime_ms), info.st_size
 
 
-def _encoder(definition: Definition, where: Where) -> TracedEncoder:
+def _encoder(definition: Definition, where: SampleContext) -> TracedEncoder:
     """Returns an encoder. Raises FatalError for problems of the definition that show only now."""
     try:
         return TracedEncoder(_harmless(definition), where)

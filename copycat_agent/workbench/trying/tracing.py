@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder, StageError
 from copycat_agent.encoding.layout import Headers, host_name
-from copycat_agent.encoding.record_parts import Begun, PartOfRecord
+from copycat_agent.encoding.record_parts import FirstPartResult, PartOfRecord
 from copycat_agent.encoding.window import BoundWindow
 from copycat_agent.errors import CopycatError, DataError, RetriableError
 from copycat_agent.formats import Draft
@@ -18,8 +18,8 @@ from copycat_agent.options import Definition, TransformOptions
 from copycat_agent.producer import Message
 from copycat_agent.templates import Access, SplitMeta
 from copycat_agent.templates.metadata import UNKNOWN, RecordOrigin
-from copycat_agent.transforms import Guarded, Step, StepError, StepOptions, Transform, action_of, build_transform, kind_of
-from copycat_agent.workbench.trying.results import Fields, StepOutcome, StepTrace, Where
+from copycat_agent.transforms import GuardedTransform, Step, StepError, StepOptions, Transform, action_of, build_transform, kind_of
+from copycat_agent.workbench.trying.results import Fields, SampleContext, StepOutcome, StepTrace
 
 
 class TracedMessage(NamedTuple):
@@ -83,7 +83,7 @@ class _WithAccess(RecordOrigin):
 class TracedEncoder(Encoder):
     """An encoder that writes a trace. Used for one batch, by one thread."""
 
-    def __init__(self, definition: Definition, where: Where) -> None:
+    def __init__(self, definition: Definition, where: SampleContext) -> None:
         self.trace = Trace()
         self._where = where
         self.bound: TracedSplit | None = None
@@ -173,7 +173,7 @@ class TracedSplit(SplitEncoder):
         """Encodes a part. Steps that run again on the record's first part are not traced."""
         return self._noted(part.draft, lambda entry: self._encode_part(entry, part, extra))
 
-    def begin(self, begun: Begun, stage: int) -> Begun:
+    def begin(self, begun: FirstPartResult, stage: int) -> FirstPartResult:
         entry = self._trace.now
         if begun.draft.start != entry.draft.start:
             self._trace.now = RowTrace(begun.draft.anew())
@@ -221,7 +221,7 @@ class TracedSplit(SplitEncoder):
     def finish(self, draft: Draft, extra: Headers = ()) -> Message:
         return self._made(draft, lambda: super(TracedSplit, self).finish(draft, extra))
 
-    def finish_part(self, begun: Begun, draft: Draft, part: PartOfRecord, extra: Headers) -> Message:
+    def finish_part(self, begun: FirstPartResult, draft: Draft, part: PartOfRecord, extra: Headers) -> Message:
         return self._made(draft, lambda: super(TracedSplit, self).finish_part(begun, draft, part, extra))
 
     def _made(self, draft: Draft, finish: Callable[[], Message]) -> Message:
@@ -280,8 +280,8 @@ class _Traced:
 
     def bind(self, meta: SplitMeta) -> Step:
         inner = self.inner
-        if isinstance(inner, Guarded):  # it hides errors that are kept, and whether its condition was true
-            inner = replace(inner, inner=_Spied(inner.inner, self.trace))
+        if isinstance(inner, GuardedTransform):  # it hides errors that are kept, and whether its condition was true
+            inner = replace(inner, inner=_RecordedTransform(inner.inner, self.trace))
         step, trace = inner.bind(meta), self.trace
 
         def traced(draft: Draft) -> bool:
@@ -301,7 +301,7 @@ class _Traced:
 
 
 @dataclass(frozen=True, slots=True)
-class _Spied:
+class _RecordedTransform:
     """The guarded transform, whose errors are recorded."""
 
     inner: Transform

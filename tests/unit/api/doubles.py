@@ -12,7 +12,7 @@ from copycat_agent.control import AgentView, Control, Reload
 from copycat_agent.definitions import load_content, load_directory
 from copycat_agent.errors import BusyError, CopycatError, DefinitionError, UnknownConnectorError
 from copycat_agent.model import BrokerView, ClientView, Counts, Loss, LossReason, LossTotal, Sample, SavedRow, SourcePartition
-from copycat_agent.offsets.lanes import KeptLanes
+from copycat_agent.offsets.lanes import SavedLanes
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.sources import FileView, Lag
 from copycat_agent.transactions.opening import Adopt
@@ -40,7 +40,7 @@ class MemoryControl(Control):
         self.states = {name: Status(name, State.RUNNING, since=NOW, counts=Counts(9, 900, 7, 1, 1), lag=Lag(50, 1, 2, 2), clients=(CLIENT,))
                        for name in self.definitions}  # fmt: skip
         self.saved: dict[SourcePartition, SavedRow] = {}
-        self.lanes: dict[str, KeptLanes] = {}
+        self.lanes: dict[str, SavedLanes] = {}
         self.adopted: list[tuple[str, Adopt, str]] = []
         self.gate: dict[str, threading.Event] = {}
         self.fail: Exception | None = None
@@ -152,8 +152,8 @@ class MemoryControl(Control):
             del self.saved[one]
         return len(gone)
 
-    def offset_lanes(self, name: str) -> KeptLanes:
-        return self.lanes.get(name, KeptLanes())
+    def offset_lanes(self, name: str) -> SavedLanes:
+        return self.lanes.get(name, SavedLanes())
 
     def adopt_offsets(self, name: str, which: Adopt, *, agent: str = "", force: bool = False) -> str:
         self._free(name, force=force)

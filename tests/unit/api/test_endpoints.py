@@ -16,7 +16,7 @@ from copycat_agent.api.rate_history import RateHistory, means
 from copycat_agent.api.server import ApiServer
 from copycat_agent.errors import BusyError, CopycatError, FatalError, UnknownConnectorError
 from copycat_agent.model import Fingerprint, Head, OffsetsPartition, Sample, SourceOffset, SourcePartition
-from copycat_agent.offsets.lanes import KeptLanes
+from copycat_agent.offsets.lanes import SavedLanes
 from copycat_agent.sources import FileView
 from tests.unit.api.conftest import DEFINITION, Answer
 from tests.unit.api.doubles import CANARY, LoudError, MemoryControl
@@ -156,7 +156,7 @@ def test_offsets_move_to_another_name(client: AgentClient, control: MemoryContro
 
 def test_lanes_are_shown_and_which_positions_count_is_decided(client: AgentClient, control: MemoryControl) -> None:
     assert client.get("/v1/offsets/app")["lanes"] is None
-    control.lanes["app"] = KeptLanes("c1", OffsetsPartition("__copycat_offsets", 7), {0: Head(12, "ab", 345)}, copied=True)
+    control.lanes["app"] = SavedLanes("c1", OffsetsPartition("__copycat_offsets", 7), {0: Head(12, "ab", 345)}, copied=True)
     shown = client.get("/v1/offsets/app")["lanes"]
     assert (shown["cluster"], shown["partition"], shown["copied"]) == ("c1", 7, True)
     assert shown["heads"] == [{"lane": 0, "step": 12, "start": "ab", "offset": 345}]

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from copycat_agent.backfill import given
-from copycat_agent.backfill.backfill import Backfill, Carrier, Job
+from copycat_agent.backfill.backfill import Backfill, ExecutorFactory, Job
 from copycat_agent.backfill.delivered import EarlierDeliveries
 from copycat_agent.definitions import load_file
 from copycat_agent.encoding.window import WindowOptions
@@ -176,7 +176,7 @@ class Rig:
             return work.stop(interrupted=False)
 
     def _backfill(self, job: Job, agent: AgentOptions) -> Backfill:
-        return Backfill(job, agent, lambda *_: Carrier(2, lambda: (InlineExecutor(_Producers(self.topic)), _NoHost())))
+        return Backfill(job, agent, lambda *_: ExecutorFactory(2, lambda: (InlineExecutor(_Producers(self.topic)), _NoHost())))
 
     def remount(self) -> None:
         """Every file's device has another number from now on than what is saved says."""

@@ -47,7 +47,7 @@ def carry_out(wanted: Definition, store: OffsetStore, kafka: FakeKafka) -> int:
     """Run it to the end; how many batches it took."""
     watcher = Watcher()
     executor = ScriptedExecutor(otherwise=kafka.commits)
-    worker = Worker(store, executor, watcher, until_idle=True, accounts=True, make_world=kafka.world)
+    worker = Worker(store, executor, watcher, until_idle=True, accounts=True, make_access=kafka.world)
     worker.apply([wanted])
     assert worker.wait(30)
     worker.stop()

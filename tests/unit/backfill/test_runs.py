@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.backfill.path_runs import KEPT_SECONDS, Run, Runs, choose, finish, give_up, rows_of
+from copycat_agent.backfill.path_runs import KEPT_SECONDS, PathRun, PathRuns, choose, finish, give_up, rows_of
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 
@@ -16,20 +16,20 @@ FILE = SourcePartition("app", "1:2:3:0")
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Runs:
-    return Runs(tmp_path / "state")
+def runs(tmp_path: Path) -> PathRuns:
+    return PathRuns(tmp_path / "state")
 
 
-def begin(runs: Runs, *asked: str) -> Run:
+def begin(runs: PathRuns, *asked: str) -> PathRun:
     """A run with a store in which one file is half read."""
     with runs.held():
-        run = runs.begin(Run(Path(), "app", asked, asked))
+        run = runs.begin(PathRun(Path(), "app", asked, asked))
     with OffsetStore.open(run.directory) as store:
         store.commit({FILE: SourceOffset(7, path="/a/café\udce9")})
     return run
 
 
-def test_a_run_that_did_not_end_is_found_by_connector_and_paths_in_any_order(runs: Runs) -> None:
+def test_a_run_that_did_not_end_is_found_by_connector_and_paths_in_any_order(runs: PathRuns) -> None:
     run = begin(runs, "/a/x\udce9", "/b")
     assert runs.unfinished("app", ("/b", "/a/x\udce9")) == run
     assert runs.unfinished("app", ("/b",)) is None
@@ -37,7 +37,7 @@ def test_a_run_that_did_not_end_is_found_by_connector_and_paths_in_any_order(run
 
 
 @pytest.mark.parametrize("given_up", [False, True])
-def test_a_run_that_is_over_keeps_its_rows_and_nothing_large(runs: Runs, given_up: bool) -> None:
+def test_a_run_that_is_over_keeps_its_rows_and_nothing_large(runs: PathRuns, given_up: bool) -> None:
     run = begin(runs, "/a")
     rows = rows_of(run)
     give_up(run) if given_up else finish(run, {"state": "finished"}, rows)
@@ -46,7 +46,7 @@ def test_a_run_that_is_over_keeps_its_rows_and_nothing_large(runs: Runs, given_u
     assert [(one, offset) for one, offset, _ in runs.rows("app")] == [*rows.items()] == [(FILE, SourceOffset(7, path="/a/café\udce9"))]
 
 
-def test_old_runs_are_pruned_but_never_one_that_did_not_end(runs: Runs) -> None:
+def test_old_runs_are_pruned_but_never_one_that_did_not_end(runs: PathRuns) -> None:
     old, unfinished, recent = begin(runs, "/a"), begin(runs, "/b"), begin(runs, "/c")
     for run in (old, recent):
         finish(run, {}, {})
@@ -57,7 +57,7 @@ def test_old_runs_are_pruned_but_never_one_that_did_not_end(runs: Runs) -> None:
     assert {run.directory for run in runs.all()} == {unfinished.directory, recent.directory}
 
 
-def test_what_is_no_run_is_passed_over(runs: Runs, tmp_path: Path) -> None:
+def test_what_is_no_run_is_passed_over(runs: PathRuns, tmp_path: Path) -> None:
     begin(runs, "/a")
     strange = tmp_path / "state/backfill/strange"
     strange.mkdir()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent import failpoints
 from copycat_agent.errors import CopycatError, DataError, FencedError, RefusedError
 from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, OffsetsPartition
-from copycat_agent.producer import Intact, Producers, Refused
+from copycat_agent.producer import Producers, RefusedRecordError, ReplacementGuard
 from copycat_agent.transactions import entries
 from copycat_agent.transactions.protocol import Entry
 
@@ -104,7 +104,7 @@ class FakeProducer:
         for number, message in enumerate(list(messages)):
             self._fail("produce")
             if reason := self._broker.refuses_at_once(message):
-                raise Refused(number, reason)
+                raise RefusedRecordError(number, reason)
             self.messages.append(message)
             self.is_flushed = False
 
@@ -120,7 +120,7 @@ class FakeProducer:
         self.is_flushed = True
         failpoints.hit("sending")
 
-    def may_send(self, source: Intact, end: int) -> bool:
+    def may_send(self, source: ReplacementGuard, end: int) -> bool:
         return source.is_whole or source.was_still(end)
 
     def partly_sent(self, reason: DataError) -> None:

@@ -17,9 +17,9 @@ from copycat_agent.encoding.layout import MessageLayout
 from copycat_agent.errors import BlockedError, DataError, RetriableError
 from copycat_agent.formats import Chunk, Parsed, Text, Unparsed
 from copycat_agent.model import Column, Schema, SourceOffset, SourcePartition, Split
-from copycat_agent.producer import Message, Refused
+from copycat_agent.producer import Message, RefusedRecordError
 from copycat_agent.transforms import Draft, Steady
-from copycat_agent.transforms.base import Guarded
+from copycat_agent.transforms.base import GuardedTransform
 from tests.unit.batch.rig import definition
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Kafka:
     def send_each(self, messages: Iterable[Message]) -> None:
         for number, message in enumerate(messages):
             if b"refuse" in (message[1] or b"") and message[0] != "dlq":
-                raise Refused(number, DataError("refused"))
+                raise RefusedRecordError(number, DataError("refused"))
             self.messages.append(message + (None, -1, None, None, 0, None)[len(message) - 2 :])
 
 
@@ -80,7 +80,7 @@ def word(draft: Draft) -> bool:
     return text != "drop"
 
 
-def failing(pattern: str, on_error: OnError | None) -> Guarded:
+def failing(pattern: str, on_error: OnError | None) -> GuardedTransform:
     """A step that cannot handle words that match."""
 
     def step(draft: Draft) -> bool:
@@ -88,14 +88,14 @@ def failing(pattern: str, on_error: OnError | None) -> Guarded:
             raise DataError("not this one")
         return True
 
-    return Guarded(Steady(step), f"transforms[1] {on_error}", None, on_error)
+    return GuardedTransform(Steady(step), f"transforms[1] {on_error}", None, on_error)
 
 
 def encoder(record: dict[str, Any], errors: dict[str, Any], *, with_steps: bool) -> Encoder:
     made = Encoder(definition("127.0.0.1:9", "t", record=record, errors=errors, steps=[{"set": {"x": "y"}}] if with_steps else []))
     if with_steps:
         made.transforms = (
-            Guarded(Steady(word), "word", None, None),
+            GuardedTransform(Steady(word), "word", None, None),
             failing("keep.*", "keep"),
             failing("shed", "drop"),
             failing(".*bad", None),

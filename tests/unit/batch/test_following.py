@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.batch import following
-from copycat_agent.batch.following import Reporting
+from copycat_agent.batch.following import BatchChannel
 from copycat_agent.errors import FatalError, FileError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Counts
@@ -35,7 +35,7 @@ class Staying:
 
     def __init__(self, batch: Batch, producers: Producers, quiet_seconds: float = 600.0) -> None:
         self.told: list[SplitResult] = []
-        self.reporting = Reporting(self.told.extend)
+        self.reporting = BatchChannel(self.told.extend)
         self.results: tuple[SplitResult, ...] | None = None
         self._batch = replace(batch, follow_seconds=quiet_seconds)
         self._producers = producers

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.batch import following
-from copycat_agent.batch.following import Growth
+from copycat_agent.batch.following import GrowthReporter
 from copycat_agent.sources.files import clock
 
 if TYPE_CHECKING:
@@ -34,15 +34,15 @@ def fds(tmp_path: Path) -> Iterator[list[int]]:
         os.close(fd)
 
 
-def growth_of(fds: list[int]) -> Growth[int]:
+def growth_of(fds: list[int]) -> GrowthReporter[int]:
     """Tells which of these files are written to, by their descriptors."""
-    growth: Growth[int] = Growth()
+    growth: GrowthReporter[int] = GrowthReporter()
     for fd in fds:
         growth.add(fd, fd)
     return growth
 
 
-def waits(told: Growth[int], seconds: float) -> threading.Thread:
+def waits(told: GrowthReporter[int], seconds: float) -> threading.Thread:
     """Starts a wait on a thread of its own."""
     thread = threading.Thread(target=told.wait, args=(seconds,))
     thread.start()

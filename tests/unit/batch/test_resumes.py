@@ -20,9 +20,9 @@ from copycat_agent.errors import DataError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, Split, SplitResult, TaskId
 from copycat_agent.options import Definition
-from copycat_agent.producer import Message, Refused
+from copycat_agent.producer import Message, RefusedRecordError
 from copycat_agent.sources.files.packing.unpacking import Unpackers
-from copycat_agent.sources.spool_dir.spool_stream import Memos
+from copycat_agent.sources.spool_dir.spool_stream import ReadMemos
 from tests.unit.sources.packing import PACK
 from tests.unit.sources.spool.rig import Keeper, Spool, _Keepers
 
@@ -64,7 +64,7 @@ class Picky(Keeper):
 
     def _take(self, topic: str, value: bytes, number: int) -> None:
         if self._at_once and topic == "t" and b"REFUSED" in value:
-            raise Refused(number, DataError("too large"))
+            raise RefusedRecordError(number, DataError("too large"))
         self._sent.append((topic, value))
 
     def flush(self) -> None:
@@ -153,7 +153,7 @@ FILES: dict[str, tuple[dict[str, Any], bytes]] = {
 def forget(patch: pytest.MonkeyPatch) -> None:
     """As after a kill."""
     patch.setattr("copycat_agent.sources.files.packing.unpacking.PROCESS", Unpackers())
-    patch.setattr("copycat_agent.sources.spool_dir.spool_stream.MEMOS", Memos())
+    patch.setattr("copycat_agent.sources.spool_dir.spool_stream.MEMOS", ReadMemos())
 
 
 def work_with_kills(tiny: Tiny, chance: random.Random, patch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.batch.sql_answers import fields_of
-from copycat_agent.batch.sql_encoding import AnsweredEncoder, Asking
+from copycat_agent.batch.sql_encoding import AnsweredEncoder, QueryRowEncoder
 from copycat_agent.batch.sql_run import SqlRun
 from copycat_agent.batch.sql_table import FAILED
 from copycat_agent.definitions import load_file
@@ -29,7 +29,7 @@ from copycat_agent.options import AgentOptions
 from copycat_agent.sources.contract import ENDLESS, EnvelopedRun
 from copycat_agent.sources.contract_offsets import OffsetRecords
 from copycat_agent.templates.metadata import TopicPlace
-from copycat_agent.workbench.trying import StandIn, StandIns
+from copycat_agent.workbench.trying import RecordingProducer, RecordingProducers
 from tests.unit.batch.rig import batch_of, definition, never, split_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ _lines = st.one_of(
 )
 
 
-class Kafka(StandIn):
+class Kafka(RecordingProducer):
     """Keeps what it is given."""
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class OneByOne(SqlRun):
         return encoder
 
 
-def _each(asking: Asking, chunk: Chunk | Parsed, number: int, first: int) -> tuple[list[dict[str, Any]], int]:
+def _each(asking: QueryRowEncoder, chunk: Chunk | Parsed, number: int, first: int) -> tuple[list[dict[str, Any]], int]:
     found: list[dict[str, Any]] = []
     for draft in chunk.rows(number):
         found += asking.record(draft, first + len(found))
@@ -135,7 +135,7 @@ def ran(way: type[SqlRun], connector: Definition, path: Path) -> tuple[list[Any]
     """What Kafka got, and the account."""
     kafka = Kafka()
     make = functools.partial(way, query=Query())
-    (result,) = run_batch(batch_of(connector, split_of(path, final=True)), StandIns(lambda _: kafka), never, make_run=make)
+    (result,) = run_batch(batch_of(connector, split_of(path, final=True)), RecordingProducers(lambda _: kafka), never, make_run=make)
     losses = tuple(loss._replace(at_ms=0) for loss in result.losses)
     return kafka.messages, replace(result, losses=losses, error=None), result.error and (type(result.error), str(result.error))
 
@@ -203,7 +203,7 @@ def test_nulls_go_round_the_query(tmp_path: Path, way: type[SqlRun], *, is_lake:
     encoder.frames = OffsetRecords(Topic(*values), "test")  # type: ignore[assignment]
     stretch = Stretch("x/0", "x", 0, len(values), work=b"fields" if is_lake else b"")
     split = Split(SourcePartition("app", "x/0"), "x", "", SourceOffset(0), ENDLESS, stretch=stretch)
-    (result,) = run_batch(batch_of(connector, split), StandIns(lambda _: kafka), never, encoder, make)
+    (result,) = run_batch(batch_of(connector, split), RecordingProducers(lambda _: kafka), never, encoder, make)
     nulls = values.count(None)
     sent = [value for _, value, *_ in kafka.messages]
     assert result.error is None

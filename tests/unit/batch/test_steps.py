@@ -15,7 +15,7 @@ from copycat_agent.errors import CopycatError, DataError, FatalError, RetriableE
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, Counts, Split, SplitResult
 from copycat_agent.transforms import Draft, Steady
-from copycat_agent.transforms.base import Guarded
+from copycat_agent.transforms.base import GuardedTransform
 from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.unit.batch.rig import after, batch_of, definition, never, split_of, write
 
@@ -52,7 +52,7 @@ def ship(connector: Definition, split: Split, producers: Producers, on_error: On
     """One batch through a picky step with this policy."""
     work = batch_of(connector, split)
     with changed(work) as made:
-        made.transforms = (Guarded(Steady(picky), "transforms[0] picky", None, on_error),)
+        made.transforms = (GuardedTransform(Steady(picky), "transforms[0] picky", None, on_error),)
         (result,) = run_batch(work, producers, never)
     return result
 

@@ -21,9 +21,9 @@ from copycat_agent.errors import DataError
 from copycat_agent.executor import run_batch
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import Batch, Counts, SourceOffset, SourcePartition, Split, TaskId
-from copycat_agent.producer import Message, Refused
+from copycat_agent.producer import Message, RefusedRecordError
 from copycat_agent.sources import SOURCES
-from copycat_agent.workbench.trying import StandIn, StandIns
+from copycat_agent.workbench.trying import RecordingProducer, RecordingProducers
 from tests.unit.batch.rig import OneByOne, definition
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ DLQ = "dlq"
 USUAL: Message = (None, -1, None, None, 0, None)
 
 
-class Kafka(StandIn):
+class Kafka(RecordingProducer):
     """Refuses values with `refuse` on the spot, and those with `later` when it is asked to flush. `taken` is what has arrived."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Kafka(StandIn):
         for number, message in enumerate(messages):
             full = message + USUAL[len(message) - 2 :]
             if b"refuse" in (message[1] or b"") and message[0] != DLQ:
-                raise Refused(number, DataError("refused"))
+                raise RefusedRecordError(number, DataError("refused"))
             self.kept.append((*full[:6], full[6], tuple(full[7] or ())))
 
     def flush(self) -> None:
@@ -239,7 +239,7 @@ class Shipped:
             most = {"max_bytes": 2**26, "max_seconds": 60.0, "max_records": 0, "samples": 0, **limits}
             batch = Batch(TaskId("app", 0), pickle.dumps(connector), (split,), *most.values())
             left = next(stops) if stops is not None else ANY
-            (result,) = run_batch(batch, StandIns(lambda _: self.kafka), asked_more_than(left), made)
+            (result,) = run_batch(batch, RecordingProducers(lambda _: self.kafka), asked_more_than(left), made)
             if result.error is not None:
                 self.errors.append(f"{type(result.error).__name__}: {result.error}")
             is_stuck = result.offset.position == offset.position and left == ANY  # what is left there is unfinished

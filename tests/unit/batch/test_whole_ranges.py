@@ -19,7 +19,7 @@ from copycat_agent.errors import BlockedError, DataError, FatalError, SentInPart
 from copycat_agent.executor import run_batch
 from copycat_agent.model import SourceOffset, SourcePartition, Split, Stretch
 from copycat_agent.sources.contract import ENDLESS
-from copycat_agent.sources.contract_stream import Records, RecordStream
+from copycat_agent.sources.contract_stream import RecordStream, SourceFraming
 from tests.unit.batch import rig
 from tests.unit.batch.fake_lane import FakeBroker, FakeLane, FakeSteps
 from tests.unit.batch.test_sql_ways import Query
@@ -97,7 +97,7 @@ class Kafka:
 
 def encoder_of(source: Numbers, topic: str = "t", **more: Any) -> Encoder:
     encoder = Encoder(rig.definition("x:1", topic, value="json", **more))
-    encoder.frames = Records(source, "made up")  # type: ignore[assignment]
+    encoder.frames = SourceFraming(source, "made up")  # type: ignore[assignment]
     encoder.source = types.SimpleNamespace(open=RecordStream, saved=saved_as_it_is)  # type: ignore[assignment]
     return encoder
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.converters.avro_form import avro_of
 from copycat_agent.converters.avro_writing import Compiler, parsed
-from copycat_agent.converters.base import BadSchemaError, Unfit
+from copycat_agent.converters.base import BadSchemaError, UnfitValueError
 from copycat_agent.model import Column
 
 
@@ -158,7 +158,7 @@ SECRET = "s3cret-value"
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_with_its_field_and_without_its_value(type_: Any, value: Any, words: str) -> None:
     schema = record(("outer", record(("bad", type_), name="inner")))
-    with pytest.raises(Unfit) as caught:
+    with pytest.raises(UnfitValueError) as caught:
         write(schema, {"outer": {"bad": value}})
     error = caught.value.as_data_error("hint")
     assert error.message.startswith("field 'outer.bad': ")
@@ -168,10 +168,10 @@ def test_what_does_not_fit_is_refused_with_its_field_and_without_its_value(type_
 
 def test_a_place_in_a_list_or_a_map_is_named() -> None:
     schema = record(("items", {"type": "array", "items": record(("n", "int"), name="i")}), ("tags", {"type": "map", "values": "string"}))
-    with pytest.raises(Unfit) as caught:
+    with pytest.raises(UnfitValueError) as caught:
         write(schema, {"items": [{"n": 1}, {"n": "x"}], "tags": {}})
     assert caught.value.as_data_error("").message.startswith("field 'items[1].n': ")
-    with pytest.raises(Unfit) as caught:
+    with pytest.raises(UnfitValueError) as caught:
         write(schema, {"items": [], "tags": {"a": "x", "b": 1}})
     assert caught.value.as_data_error("").message.startswith("field 'tags.b': ")
 
@@ -182,14 +182,14 @@ def test_a_missing_field_is_its_default_or_null_or_an_error() -> None:
         ("a", "int", 5), ("b", ["null", "string"]), ("c", {"type": "array", "items": "int"}, [1, 2]), ("d", inner, {}), ("e", "bytes", "ÿ")
     )
     assert read(schema, write(schema, {})) == {"a": 5, "b": None, "c": [1, 2], "d": {"x": 3}, "e": b"\xff"}
-    with pytest.raises(Unfit, match="missing") as caught:
+    with pytest.raises(UnfitValueError, match="missing") as caught:
         write(record(("must", "string")), {})
     assert caught.value.path == ["must"]
 
 
 def test_a_field_that_the_schema_does_not_have_is_an_error_or_left_out() -> None:
     schema = record(("a", "int"))
-    with pytest.raises(Unfit, match="extra_fields") as caught:
+    with pytest.raises(UnfitValueError, match="extra_fields") as caught:
         write(schema, {"a": 1, "b": 2})
     assert caught.value.path == ["b"]
     assert write(schema, {"a": 1, "b": 2}, drops=True) == write(schema, {"a": 1})
@@ -201,14 +201,14 @@ def test_a_type_that_contains_itself_is_written_and_a_depth_without_end_refused(
     assert write(schema, value) == theirs(schema, value)
     for _ in range(5000):
         value = {"v": 0, "next": value}
-    with pytest.raises(Unfit, match="too deeply"):
+    with pytest.raises(UnfitValueError, match="too deeply"):
         write(schema, value)
 
 
 def test_of_several_records_the_one_that_fits_is_taken_and_else_the_deepest_place_is_named() -> None:
     schema = record(("u", [record(("a", "int"), name="A"), record(("b", "string"), name="B")]))
     assert write(schema, {"u": {"b": "x"}}) == theirs(schema, {"u": ("B", {"b": "x"})})
-    with pytest.raises(Unfit) as caught:
+    with pytest.raises(UnfitValueError) as caught:
         write(schema, {"u": {"b": 1}})
     assert caught.value.path[0] == "u"
 
@@ -262,7 +262,7 @@ def test_a_bad_value_deep_in_lists_is_found_at_once_with_its_place() -> None:
     value: dict[str, Any] = {"v": "x"}
     for _ in range(60):  # each level looked at twice would take longer than the universe
         value = {"c": [{}, value]}
-    with pytest.raises(Unfit) as caught:
+    with pytest.raises(UnfitValueError) as caught:
         write(TREE, value)
     assert caught.value.path == [*("c", "[1]") * 60, "v"]
 
@@ -272,7 +272,7 @@ def test_a_union_that_can_be_tried_in_too_many_ways_is_given_up() -> None:
     value: Any = 5
     for _ in range(80):
         value = {"c": value}
-    with pytest.raises(Unfit, match="too many ways"):
+    with pytest.raises(UnfitValueError, match="too many ways"):
         write(["null", record(("c", ["null", "a", inner]), name="a")], value)
 
 
@@ -313,13 +313,13 @@ def test_a_schema_that_cannot_be_compiled_says_so(schema: Any) -> None:
 
 @pytest.mark.parametrize("digits", [5_000, 15_000])
 def test_a_decimal_of_more_digits_than_python_reads_is_refused_and_never_another_number(digits: int) -> None:
-    with pytest.raises(Unfit, match="more than 4000 digits"):
+    with pytest.raises(UnfitValueError, match="more than 4000 digits"):
         write(logical("bytes", "decimal", precision=20_000, scale=0), Decimal("1" * digits))
 
 
 def test_a_whole_number_that_float_would_change_is_refused() -> None:
     assert write("float", 2**24) == write("float", float(2**24))
-    with pytest.raises(Unfit, match="more digits than float holds"):
+    with pytest.raises(UnfitValueError, match="more digits than float holds"):
         write("float", 2**24 + 1)
 
 

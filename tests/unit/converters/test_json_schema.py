@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 from copycat_agent.converters import json_checking
-from copycat_agent.converters.base import BadSchemaError, Unfit
+from copycat_agent.converters.base import BadSchemaError, UnfitValueError
 from copycat_agent.converters.json_form import JsonForm, json_schema_of
 from copycat_agent.converters.schema_options import JsonSchemaOptions
 from copycat_agent.model import Column
@@ -54,7 +54,7 @@ def test_what_the_schema_allows_is_written_as_json() -> None:
     ],
 )
 def test_what_it_does_not_allow_is_refused_in_words_without_the_value(value: Any, words: str) -> None:
-    with pytest.raises(Unfit) as caught:
+    with pytest.raises(UnfitValueError) as caught:
         write(ORDER, value)
     message = caught.value.as_data_error("").message
     assert words in message
@@ -64,7 +64,7 @@ def test_what_it_does_not_allow_is_refused_in_words_without_the_value(value: Any
 def test_a_date_is_checked_as_the_text_that_it_becomes() -> None:
     schema = {"type": "object", "properties": {"at": {"type": "string", "pattern": "^2026-"}}}
     assert write(schema, {"at": datetime(2026, 1, 1, tzinfo=UTC)}) == b'{"at":"2026-01-01T00:00:00+00:00"}'
-    with pytest.raises(Unfit, match="pattern"):
+    with pytest.raises(UnfitValueError, match="pattern"):
         write(schema, {"at": datetime(2027, 1, 1, tzinfo=UTC)})
 
 
@@ -74,12 +74,12 @@ def test_validate_false_looks_at_nothing() -> None:
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"type": "nothing"}', '{"pattern": "("}'])
 def test_what_is_no_schema_is_said(text: str) -> None:
-    with pytest.raises((BadSchemaError, Unfit)):
+    with pytest.raises((BadSchemaError, UnfitValueError)):
         JsonForm(JsonSchemaOptions.model_construct()).own(text)[1].write({"a": 1})
 
 
 def test_a_reference_to_elsewhere_is_not_fetched() -> None:
-    with pytest.raises(Unfit, match="cannot be applied"):
+    with pytest.raises(UnfitValueError, match="cannot be applied"):
         write({"$ref": "http://127.0.0.1:9/other.json"}, {"a": 1})
 
 
@@ -98,9 +98,9 @@ def test_a_schema_is_made_from_declared_types() -> None:
 
 def test_a_pattern_that_backtracks_is_given_up_in_values_and_in_names() -> None:
     evil, text = "^(a+)+$", "a" * 50_000 + "!"
-    with pytest.raises(Unfit, match=r"field 'x'.*|took longer"):
+    with pytest.raises(UnfitValueError, match=r"field 'x'.*|took longer"):
         write({"properties": {"x": {"pattern": evil}}}, {"x": text})
-    with pytest.raises(Unfit, match="took longer"):
+    with pytest.raises(UnfitValueError, match="took longer"):
         write({"patternProperties": {evil: {"type": "string"}}, "additionalProperties": False}, {text: "v"})
 
 
@@ -110,11 +110,11 @@ def test_patterns_of_names_work_as_in_the_library() -> None:
         is_good = Draft7Validator(schema).is_valid(value)
         try:
             write(schema, value)
-        except Unfit:
+        except UnfitValueError:
             assert not is_good, value
         else:
             assert is_good, value
-    with pytest.raises(Unfit, match="a field that is not in the schema"):
+    with pytest.raises(UnfitValueError, match="a field that is not in the schema"):
         write({**schema, "additionalProperties": False}, {"x-a": "s", "n": 1})
 
 
@@ -135,7 +135,7 @@ def test_a_pattern_that_cannot_be_used_is_told_with_the_schema(schema: Any, word
 @pytest.mark.parametrize("draft", [{}, {"$schema": "http://json-schema.org/draft-07/schema#"}])
 def test_a_pattern_is_bounded_in_a_part_that_names_its_draft(draft: dict[str, str]) -> None:
     part = {**draft, "patternProperties": {"^(a+)+$": {"type": "string"}}}
-    with pytest.raises(Unfit, match="took longer"):
+    with pytest.raises(UnfitValueError, match="took longer"):
         write({"properties": {"x": part}}, {"x": {"a" * 50_000 + "!": "v"}})
 
 
@@ -144,7 +144,7 @@ def test_a_long_list_of_unique_items_costs_a_look_at_each() -> None:
     items: list[Any] = [{"n": number} for number in range(10_000)]
     assert write(schema, {"x": [*items, 1, True, [1], [True], 0, False]})
     for twin in ({"n": 7}, 1.0, [True]):
-        with pytest.raises(Unfit, match="uniqueItems"):
+        with pytest.raises(UnfitValueError, match="uniqueItems"):
             write(schema, {"x": [*items, 1, [True], twin]})
 
 
@@ -160,24 +160,24 @@ def test_a_record_with_too_many_ways_through_the_schema_is_given_up(draft: dict[
     value: Any = "x"
     for _ in range(60):
         value = {"c": value}
-    with pytest.raises(Unfit, match="too long"):
+    with pytest.raises(UnfitValueError, match="too long"):
         write(schema, value)
 
 
 def test_enum_and_const_both_hold() -> None:
     assert write({"enum": ["a", "b"], "const": "a"}, "a") == b'"a"'
-    with pytest.raises(Unfit, match="const"):
+    with pytest.raises(UnfitValueError, match="const"):
         write({"enum": ["a", "b"], "const": "a"}, "b")
 
 
 def test_whatever_the_library_cannot_work_out_is_a_bad_record() -> None:
-    with pytest.raises(Unfit, match=r"cannot be applied \(OverflowError\)"):
+    with pytest.raises(UnfitValueError, match=r"cannot be applied \(OverflowError\)"):
         write({"properties": {"x": {"multipleOf": 0.1}}}, {"x": 10**400})
 
 
 @pytest.mark.parametrize("reference", ["http://127.0.0.1:9/x.json", "file:///etc/hostname", "x.json"])
 def test_a_reference_to_elsewhere_is_never_followed(reference: str) -> None:
-    with pytest.raises(Unfit, match="cannot be applied"):
+    with pytest.raises(UnfitValueError, match="cannot be applied"):
         write({"$ref": reference}, {"a": 1})
 
 
@@ -185,5 +185,5 @@ def test_a_reference_to_elsewhere_is_never_followed(reference: str) -> None:
 def test_numbers_beyond_floats_are_numbers(text: str) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "number"}, "s": {"type": "string"}}}
     assert write(schema, {"n": Decimal(text)}) == b'{"n":' + text.encode() + b"}"
-    with pytest.raises(Unfit, match="type does not allow it"):
+    with pytest.raises(UnfitValueError, match="type does not allow it"):
         write(schema, {"s": Decimal(text)})

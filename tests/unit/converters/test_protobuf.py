@@ -10,7 +10,7 @@ import pytest
 from google.protobuf import json_format  # type: ignore[import-untyped]
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
-from copycat_agent.converters.base import BadSchemaError, Unfit
+from copycat_agent.converters.base import BadSchemaError, UnfitValueError
 from copycat_agent.converters.proto_fields import writer_of
 from copycat_agent.converters.proto_form import ProtoForm, compile_proto, message_indexes, message_of
 from copycat_agent.converters.registry_access import OfflineRegistry
@@ -109,7 +109,7 @@ def test_null_is_a_field_that_is_not_set(order: Any) -> None:
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_with_its_field(order: Any, value: Any, words: str) -> None:
-    with pytest.raises(Unfit) as caught:
+    with pytest.raises(UnfitValueError) as caught:
         writer_of(order, drops=False)(value)
     message = caught.value.as_data_error("").message
     assert words in message
@@ -131,7 +131,7 @@ def test_which_message_it_is_stands_before_it(order: Any) -> None:
 
 def test_a_required_field_that_is_missing_is_refused() -> None:
     message = message_of(compile_proto("a.proto", {"a.proto": 'syntax = "proto2"; message A { required string x = 1; }'}), None)
-    with pytest.raises(Unfit, match="requires"):
+    with pytest.raises(UnfitValueError, match="requires"):
         writer_of(message, drops=False)({})
 
 
@@ -199,7 +199,7 @@ def small(value: Any) -> Any:
     ],
 )
 def test_nothing_is_changed_or_lost_on_its_way_into_a_message(value: Any, words: str) -> None:
-    with pytest.raises(Unfit, match=words):
+    with pytest.raises(UnfitValueError, match=words):
         small(value)
 
 

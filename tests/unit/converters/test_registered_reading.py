@@ -12,7 +12,7 @@ import pytest
 from google.protobuf import any_pb2, duration_pb2, timestamp_pb2  # type: ignore[import-untyped]
 
 from copycat_agent.converters import registered_reading
-from copycat_agent.converters.base import Reference, Written
+from copycat_agent.converters.base import Reference, RegistrySchema
 from copycat_agent.converters.proto_fields import writer_of
 from copycat_agent.converters.proto_form import compile_proto, message_indexes, message_of
 from copycat_agent.converters.registered_reading import RegisteredReader
@@ -25,10 +25,10 @@ from copycat_agent.options import SchemaRegistryOptions
 class Registry:
     """Stands in for a schema registry: schemas by id, and by subject."""
 
-    def __init__(self, main: Written, **others: Written) -> None:
+    def __init__(self, main: RegistrySchema, **others: RegistrySchema) -> None:
         self._main, self._others = main, others
 
-    def by_id(self, number: int) -> Written:
+    def by_id(self, number: int) -> RegistrySchema:
         assert number == 7
         return self._main
 
@@ -58,8 +58,8 @@ ORDER: dict[str, Any] = {
 
 def test_avro_schemas_may_refer_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     refers = (Reference("com.geo.Place", "place", 1), Reference("Kind", "kind", 1))
-    inner = Written("AVRO", json.dumps(PLACE)), Written("AVRO", json.dumps({**KIND, "namespace": "com.shop"}))
-    registry = Registry(Written("AVRO", json.dumps(ORDER), refers), place=inner[0], kind=inner[1])
+    inner = RegistrySchema("AVRO", json.dumps(PLACE)), RegistrySchema("AVRO", json.dumps({**KIND, "namespace": "com.shop"}))
+    registry = Registry(RegistrySchema("AVRO", json.dumps(ORDER), refers), place=inner[0], kind=inner[1])
     value = {"from": {"city": "Bonn"}, "to": None, "kind": "B", "via": [{"city": "Ulm"}]}
     named: dict[str, Any] = {}
     fastavro.parse_schema(PLACE, named_schemas=named)
@@ -74,7 +74,7 @@ def test_avro_schemas_may_refer_to_others(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_an_invalid_default_does_not_matter_to_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = {"type": "record", "name": "r", "fields": [{"name": "s", "type": "string", "default": None}]}
-    read = reader("avro", Registry(Written("AVRO", json.dumps(schema))), monkeypatch).read
+    read = reader("avro", Registry(RegistrySchema("AVRO", json.dumps(schema))), monkeypatch).read
     value, found = read(behind_id(b"\2x"))
     assert value == {"s": "x"}
     assert found is not None
@@ -82,7 +82,7 @@ def test_an_invalid_default_does_not_matter_to_readers(monkeypatch: pytest.Monke
 
 
 def test_an_avro_schema_that_refers_to_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = Registry(Written("AVRO", json.dumps(ORDER), (Reference("x", "x", 1),)), x=Written("AVRO", "no schema"))
+    registry = Registry(RegistrySchema("AVRO", json.dumps(ORDER), (Reference("x", "x", 1),)), x=RegistrySchema("AVRO", "no schema"))
     value = reader("avro", registry, monkeypatch).read(behind_id(b"x")).value
     assert isinstance(value, Unparsed)
     assert "schema 7: it, or one that it refers to, is no Avro schema" in str(value)
@@ -107,7 +107,7 @@ message Order {
 
 
 def test_messages_are_read_with_what_their_schema_imports(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = Registry(Written("PROTOBUF", PROTO, (Reference("money.proto", "money", 1),)), money=Written("PROTOBUF", MONEY))
+    registry = Registry(RegistrySchema("PROTOBUF", PROTO, (Reference("money.proto", "money", 1),)), money=RegistrySchema("PROTOBUF", MONEY))
     order = message_of(compile_proto("o.proto", {"o.proto": PROTO, "money.proto": MONEY}), "Order")
     moment = datetime(2026, 11, 29, 12, 0, 0, 5, UTC)
     value = {
@@ -127,13 +127,13 @@ def test_messages_are_read_with_what_their_schema_imports(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("payload", [b"", b"\x02", b"\x02\x10", b"\x00\xff", b"\x01", b"\xff" * 12])
 def test_what_is_no_message_is_a_bad_record(payload: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = Registry(Written("PROTOBUF", MONEY))
+    registry = Registry(RegistrySchema("PROTOBUF", MONEY))
     assert isinstance(reader("protobuf", registry, monkeypatch).read(behind_id(payload)).value, Unparsed)
 
 
 def test_a_time_finer_than_a_microsecond_keeps_all_its_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     text = 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message One { google.protobuf.Timestamp at = 1; }'
-    read = reader("protobuf", Registry(Written("PROTOBUF", text)), monkeypatch).read
+    read = reader("protobuf", Registry(RegistrySchema("PROTOBUF", text)), monkeypatch).read
     inner = timestamp_pb2.Timestamp(seconds=1, nanos=1).SerializeToString()
     assert read(behind_id(b"\0\x0a" + bytes([len(inner)]) + inner)).value == {"at": "1970-01-01T00:00:01.000000001Z"}
 
@@ -161,7 +161,7 @@ def held(field: int, inner: bytes) -> bytes:
      ("", {"type_url": "", "value": b"\x0a\x03tea"})],
 )  # fmt: skip
 def test_a_message_of_any_type_is_read_whether_or_not_the_schema_has_it(url: str, value: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = reader("protobuf", Registry(Written("PROTOBUF", HOLDER)), monkeypatch).read
+    read = reader("protobuf", Registry(RegistrySchema("PROTOBUF", HOLDER)), monkeypatch).read
     inner = any_pb2.Any(type_url=url, value=b"\x0a\x03tea").SerializeToString()
     assert read(held(1, inner)).value == {"any": value, "at": None, "took": None}
 
@@ -170,7 +170,7 @@ def test_a_message_of_any_type_is_read_whether_or_not_the_schema_has_it(url: str
     ("field", "inner"), [(2, timestamp_pb2.Timestamp(seconds=253_402_300_800)), (3, duration_pb2.Duration(seconds=2**62))]
 )
 def test_a_time_beyond_its_type_is_a_bad_record_in_words(field: int, inner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = reader("protobuf", Registry(Written("PROTOBUF", HOLDER)), monkeypatch).read
+    read = reader("protobuf", Registry(RegistrySchema("PROTOBUF", HOLDER)), monkeypatch).read
     value = read(held(field, inner.SerializeToString())).value
     assert isinstance(value, Unparsed)
     assert "beyond what its type allows" in value.why
@@ -180,10 +180,10 @@ class Forgetful(Registry):
     """Does not have the schema until it was asked for it `absences` times."""
 
     def __init__(self, absences: int, *, is_certain: bool = True) -> None:
-        super().__init__(Written("AVRO", json.dumps(PLACE)))
+        super().__init__(RegistrySchema("AVRO", json.dumps(PLACE)))
         self.absences, self.is_certain, self.asked = absences, is_certain, 0
 
-    def by_id(self, number: int) -> Written:
+    def by_id(self, number: int) -> RegistrySchema:
         self.asked += 1
         if self.asked > self.absences:
             return super().by_id(number)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from copycat_agent.formats import Chunk, Frames, Gap, LineFrames, LineOptions, MultilineFrames, MultilineOptions, Part
-from copycat_agent.formats.model import Cut
+from copycat_agent.formats import Chunk, Frames, Gap, LineFrames, LineOptions, MultilineFrames, MultilineOptions, RecordPart
+from copycat_agent.formats.model import RecordCut
 from tests.unit.formats.test_multiline import LINES, PATTERNS, RULES, TEXT, Model, cri
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Reading:
             assert self.data[: frame.end].endswith(frame.tail), "a fingerprint is taken of the tail"
             assert len(frame.tail) >= min(256, frame.end - frame.start)
             self.position, self.cut = frame.end, ""
-            if isinstance(frame, Part):
+            if isinstance(frame, RecordPart):
                 self._take(frame)
             elif isinstance(frame, Chunk):
                 self.seen += [Seen(0, row.bytes, row.start, row.end) for row in frame.rows()]
@@ -58,7 +58,7 @@ class Reading:
             if number == most:
                 return
 
-    def _take(self, part: Part) -> None:
+    def _take(self, part: RecordPart) -> None:
         self.cut = part.cut.text() if part.cut else ""
         self.seen.append(Seen(part.number, part.value, part.start, part.end, part.is_last))
         before = [one for one in self.seen if one.number == 1][-1]
@@ -234,9 +234,9 @@ def test_lines_of_another_stream_end_a_record_in_parts_after_a_restart_too() -> 
 
 @pytest.mark.parametrize("text", ["", "x", "1 2", "1 5 5 0 0 - 0", "0 0 5 0 0 - 0", "1 0 50 0 0 - 0", "1 -4 5 0 0 - 0", "1 0 5 0 0 - 0 0"])
 def test_a_cut_that_says_nothing_is_none(text: str) -> None:
-    assert Cut.parse(text, 40) is None
+    assert RecordCut.parse(text, 40) is None
 
 
 def test_a_cut_survives_as_text() -> None:
-    for cut in (Cut(1, 0, 5), Cut(7, 10, 30, in_line=True, table=4, stream="stderr", unfinished=True)):
-        assert Cut.parse(cut.text(), 40) == cut
+    for cut in (RecordCut(1, 0, 5), RecordCut(7, 10, 30, in_line=True, table=4, stream="stderr", unfinished=True)):
+        assert RecordCut.parse(cut.text(), 40) == cut

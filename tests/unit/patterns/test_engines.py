@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.patterns import Timed
+from copycat_agent.patterns import TimedPattern
 from copycat_agent.patterns.trees import parse, write
 
 LEAVES = [
@@ -51,7 +51,7 @@ def test_both_engines_find_the_same(pattern: str, text: str, flags: str) -> None
         except re.error:
             return
         tree = parse(flags + pattern)
-    timed = Timed(lambda: write(tree), tree.flags)
+    timed = TimedPattern(lambda: write(tree), tree.flags)
     for mine, other in ((native.search, timed.search), (native.match, timed.match), (native.fullmatch, timed.fullmatch)):
         assert _seen(mine(text)) == _seen(other(text))
     assert native.sub("<>", text) == timed.sub("<>", text)

@@ -15,7 +15,7 @@ from copycat_agent.dev_broker import DevBroker, free_port
 from copycat_agent.errors import BlockedError, DataError, RetriableError
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions, TopicOptions
-from copycat_agent.producer import Producers, Refused, TaskProducer
+from copycat_agent.producer import Producers, RefusedRecordError, TaskProducer
 from copycat_agent.producer.learnt import MOST_BYTES, Topics
 from tests.rig.kafka import unique_topic, values
 
@@ -81,7 +81,7 @@ def test_a_record_too_large_for_the_client_is_refused_with_the_number_of_those_b
     make_producer: Callable[..., TaskProducer], broker: DevBroker, topic: str, tail: tuple[object, ...]
 ) -> None:
     producer = make_producer(**{"message.max.bytes": "1000", "batch.size": "1000", "queue.buffering.max.messages": "2"})
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedRecordError) as caught:
         producer.send(topic, [b"a", b"b", b"c", b"d", b"x" * 2000, b"e"], tail)
     assert caught.value.sent == 4
     assert "size" in caught.value.message.lower()

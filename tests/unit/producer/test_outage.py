@@ -15,7 +15,7 @@ from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer import lane_producer, task_producer
-from copycat_agent.producer.learnt import Shared
+from copycat_agent.producer.learnt import TransactionalState
 from copycat_agent.producer.transactional import KafkaSteps
 
 NOWHERE = KafkaOptions(bootstrap_servers=("127.0.0.1:1",))
@@ -77,7 +77,7 @@ def test_who_is_not_answered_does_not_ask_often_and_less_so_the_next_time(silenc
 
 
 def test_after_an_answer_it_is_asked_quickly_again() -> None:
-    shared = Shared(is_unanswered=True)
+    shared = TransactionalState(is_unanswered=True)
     assert shared.first_wait_seconds() == 5
     shared.took(0.01)
     assert shared.first_wait_seconds() < 0.1
@@ -92,7 +92,7 @@ def test_producers_that_nobody_polls_yet_say_little_of_themselves(silence: Silen
 
 
 def test_only_where_producers_live_too_briefly_to_be_heard_they_speak_up_sooner() -> None:
-    shared = Shared()
+    shared = TransactionalState()
     assert shared.statistics() == {"statistics.interval.ms": "500"}
     shared.lived(0.3)
     assert shared.statistics() == {"statistics.interval.ms": "50"}

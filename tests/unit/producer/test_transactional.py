@@ -17,7 +17,7 @@ from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, FencedError, RefusedError, RetriableError
 from copycat_agent.model import Head, LanePlan
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer import Refused, lane_producer, learnt
+from copycat_agent.producer import RefusedRecordError, lane_producer, learnt
 from copycat_agent.producer.lane_producer import LaneProducer
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.lane_writer import LaneWriter
@@ -102,7 +102,7 @@ def test_what_was_sent_and_not_flushed_is_told(here: World) -> None:
     assert (handle.is_flushed, handle.has_sent, handle.sent) == (False, True, 2)
     handle.flush()
     assert (handle.is_flushed, handle.sent) == (True, 2)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedRecordError) as caught:
         handle.send(here.topic, [b"c", b"x" * 20_000_000, b"d"], ())
     assert caught.value.sent == 1
     assert (handle.is_flushed, handle.sent, handle.broken) == (False, 3, False)

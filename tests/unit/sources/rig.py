@@ -24,7 +24,7 @@ from tests.unit.sources.saved import told_alike
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from copycat_agent.sources.base import Keeper
+    from copycat_agent.sources.base import DescriptorStore
     from copycat_agent.sources.files.reading.stream import Stream
 
 _STEP_NS = 10_000_000
@@ -50,7 +50,7 @@ class Agent:
 
     def __init__(self, include: tuple[str, ...], name: str = "app", **options: Any) -> None:
         self.name = name
-        self.keeper: Keeper | None = None
+        self.keeper: DescriptorStore | None = None
         self.lines: list[bytes] = []
         self.store: dict[SourcePartition, SourceOffset] = {}
         self.state: SourceState | None = None

@@ -21,7 +21,7 @@ from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.contract import ENDLESS, POSITION_BYTES_MAX, Found, LostRecords, PolledOptions, as_text, same_position
 from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
-from copycat_agent.sources.contract_stream import Records, RecordStream
+from copycat_agent.sources.contract_stream import RecordStream, SourceFraming
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def looked(source: ContractSource) -> Changes:
     return source.scan()
 
 
-def settled(split: Split, count: int, records: Records) -> SplitResult:
+def settled(split: Split, count: int, records: SourceFraming) -> SplitResult:
     """What a task makes of a split when Kafka has its first `count` records."""
     stream = RecordStream(split, records)
     frames = list(stream.frames(records, split.offset.position, ENDLESS))
@@ -109,7 +109,7 @@ def test_where_a_partition_begins_is_saved_before_anything_of_it_is_planned() ->
 def test_what_is_settled_moves_the_position_that_far(count: int, position: dict[str, int]) -> None:
     shelves = Shelves()
     shelves.books = {"a": 5}
-    source, records = made(shelves), Records(shelves, "made up")
+    source, records = made(shelves), SourceFraming(shelves, "made up")
     changes = looked(source)
     source.finish((), changes)
     (split,) = source.plan(1).splits
@@ -130,8 +130,8 @@ def test_a_batch_that_ends_with_the_last_record_of_a_whole_stretch_has_finished_
     shelves = Shelves(whole=True)
     stretch = Stretch("a", "a", {"at": 0}, {"at": 3}, whole=True)
     split = Split(SourcePartition("app", "a"), "a", "", SourceOffset(7, cursor='{"at":0}'), ENDLESS, stretch=stretch)
-    stream = RecordStream(split, Records(shelves, "made up"))
-    (frame,) = stream.frames(Records(shelves, ""), 7, ENDLESS)
+    stream = RecordStream(split, SourceFraming(shelves, "made up"))
+    (frame,) = stream.frames(SourceFraming(shelves, ""), 7, ENDLESS)
     assert isinstance(frame, Parsed)
     assert (frame.start, frame.end, frame.fitting(1, 1)) == (7, 10, 3), "no budget cuts it"
     result = stream.complete(SplitResult(split, replace(split.offset, position=10, records=10), at_end=False))
@@ -159,14 +159,14 @@ class Torn(Shelves):
 def test_what_is_lost_is_entered_with_the_position_that_passes_it(count: int, position: int, lost: int) -> None:
     stretch = Stretch("a", "a", {"at": 0}, {"at": 6})
     split = Split(SourcePartition("app", "a"), "a", "", SourceOffset(0, cursor='{"at":0}'), ENDLESS, stretch=stretch)
-    result = settled(split, count, Records(Torn(), "made up"))
+    result = settled(split, count, SourceFraming(Torn(), "made up"))
     assert json.loads(result.offset.cursor or "{}") == {"at": position}
     shown = [(one.start, one.records, one.size_bytes, one.reason, one.detail) for one in result.losses]
     assert shown == [(2, 1, 0, "destroyed", "two books were burnt"), (2, 1, 0, "damaged", "a page is torn")][:lost]
 
 
 def test_a_bad_record_and_a_lost_one_are_frames_like_others_and_read_again_as_before() -> None:
-    records = Records(Torn(), "made up")
+    records = SourceFraming(Torn(), "made up")
     split = Split(SourcePartition("app", "a"), "a", "", SourceOffset(0), ENDLESS, stretch=Stretch("a", "a", {"at": 0}, {"at": 6}))
     stream = RecordStream(split, records)
     (frame,) = stream.frames(records, 0, ENDLESS)
@@ -186,7 +186,7 @@ def test_much_that_is_lost_makes_few_entries_whose_sum_is_right() -> None:
 
     stretch = Stretch("a", "a", {"at": 0}, {"at": 500})
     split = Split(SourcePartition("app", "a"), "a", "", SourceOffset(0, cursor='{"at":0}'), ENDLESS, stretch=stretch)
-    result = settled(split, 0, Records(Burnt(), "made up"))
+    result = settled(split, 0, SourceFraming(Burnt(), "made up"))
     assert json.loads(result.offset.cursor) == {"at": 500}
     assert (len(result.losses), sum(one.records for one in result.losses)) == (20, 1000)
     assert result.losses[-1].detail == "burnt; and others"
@@ -194,7 +194,7 @@ def test_much_that_is_lost_makes_few_entries_whose_sum_is_right() -> None:
 
 def test_what_has_to_be_sent_again_is_read_from_the_position_before_it() -> None:
     shelves = Shelves()
-    records = Records(shelves, "made up")
+    records = SourceFraming(shelves, "made up")
     split = Split(SourcePartition("app", "a"), "a", "", SourceOffset(0), ENDLESS, stretch=Stretch("a", "a", {"at": 0}, {"at": 2500}))
     stream = RecordStream(split, records)
     first = list(stream.frames(records, 0, ENDLESS))
@@ -208,7 +208,7 @@ def test_nobody_is_asked_while_all_there_is_has_yet_to_be_read() -> None:
     """A reader whose answers are not the same twice would be asked for what nobody reads."""
     shelves = Shelves()
     shelves.books = {"a": 3}
-    source, records = made(shelves), Records(shelves, "made up")
+    source, records = made(shelves), SourceFraming(shelves, "made up")
     source.finish((), looked(source))
     (split,) = source.plan(1).splits
     source.scan()
@@ -231,7 +231,7 @@ def test_a_run_to_the_end_looks_once_more_behind_where_a_partition_begins() -> N
     source.finish((), source.scan())
     assert not source.drained()
     (split,) = source.plan(1).splits
-    result = settled(split, 3, Records(shelves, "made up"))
+    result = settled(split, 3, SourceFraming(shelves, "made up"))
     source.finish((result,), source.changes_of((result,)))
     wait_until(lambda: source.ripen(at_once=True) and source.needs_scan, 10)
     source.finish((), source.scan())
@@ -283,7 +283,7 @@ def test_a_stretch_without_records_moves_its_partition() -> None:
     shelves = Shelves()
     stretch = Stretch("a", "a", {"at": 3}, {"at": 3})
     split = Split(SourcePartition("app", "a"), "a", "", SourceOffset(0, cursor='{"at":0}'), ENDLESS, stretch=stretch)
-    result = settled(split, 0, Records(shelves, "made up"))
+    result = settled(split, 0, SourceFraming(shelves, "made up"))
     assert (json.loads(result.offset.cursor), result.offset.records, result.offset.mtime_ns > 0) == ({"at": 3}, 0, True)
 
 

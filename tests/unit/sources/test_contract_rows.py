@@ -16,7 +16,7 @@ from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult, Stretch
 from copycat_agent.sources.contract import LostRecords
 from copycat_agent.sources.contract_frames import FrameRows, FrameStream
-from copycat_agent.sources.contract_stream import Records
+from copycat_agent.sources.contract_stream import SourceFraming
 from copycat_agent.sources.contract_threads import NAME_BYTES
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def stream_of(*, whole: bool = False, lost: bool = False, most_bytes: int = 0) -
     batches = [pa.RecordBatch.from_pydict({"n": pa.array([next(numbers) for _ in range(size)], pa.int64())}) for size in SIZES]
     stretch = Stretch("t", "public.t", 0, 8, whole=whole, most_bytes=most_bytes)
     split = Split(SourcePartition("app", "t"), "t", "public.t", SourceOffset(0), 10**9, final=False, stretch=stretch)
-    stream = FrameStream(split, Records(cast("Any", Table(lost=lost)), "made up"), cast("Any", Table(lost=lost)))
+    stream = FrameStream(split, SourceFraming(cast("Any", Table(lost=lost)), "made up"), cast("Any", Table(lost=lost)))
     stream.rows = FrameRows(batches)
     return stream
 

@@ -15,7 +15,7 @@ import pytest
 
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.sources.files.identity import Identity, Whereabouts, identify_by_name
+from copycat_agent.sources.files.identity import Identity, InodeFinder, identify_by_name
 from copycat_agent.sources.log_file import forgetting
 from tests.unit.sources.rig import agent_for
 
@@ -180,15 +180,15 @@ def test_a_file_is_not_seen_to_be_gone_where_another_file_system_is(tmp_path: Pa
     found = identify_by_name(str(path), path.lstat(), follow_symlinks=False)
     assert found is not None
     elsewhere = found._replace(device=found.device + 1)
-    assert Whereabouts().seen(str(path), found) is True
-    assert Whereabouts().seen(str(path), elsewhere) is True, "its device has another number now"
+    assert InodeFinder().seen(str(path), found) is True
+    assert InodeFinder().seen(str(path), elsewhere) is True, "its device has another number now"
     path.unlink()
-    assert Whereabouts().seen(str(path), found) is False
-    assert Whereabouts().seen(str(path), elsewhere) is None
-    assert Whereabouts().seen(str(path), elsewhere, {found.device}) is False
-    assert Whereabouts().seen(str(tmp_path / "gone" / "too" / "app.log"), found) is False
-    assert Whereabouts().seen(str(tmp_path / "gone" / "too" / "app.log"), elsewhere) is None
-    assert Whereabouts().seen(str(other), Identity(found.device, other.stat().st_ino, found.birth_ns + 1)) is False, (
+    assert InodeFinder().seen(str(path), found) is False
+    assert InodeFinder().seen(str(path), elsewhere) is None
+    assert InodeFinder().seen(str(path), elsewhere, {found.device}) is False
+    assert InodeFinder().seen(str(tmp_path / "gone" / "too" / "app.log"), found) is False
+    assert InodeFinder().seen(str(tmp_path / "gone" / "too" / "app.log"), elsewhere) is None
+    assert InodeFinder().seen(str(other), Identity(found.device, other.stat().st_ino, found.birth_ns + 1)) is False, (
         "its inode is another's"
     )
 

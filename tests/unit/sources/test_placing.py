@@ -10,7 +10,7 @@ import pytest
 from copycat_agent.cli.offsets_access import rules_of
 from copycat_agent.errors import DataError
 from copycat_agent.model import SourceState
-from copycat_agent.sources.log_file.beginning.placing import LineRules, Place, place
+from copycat_agent.sources.log_file.beginning.placing import LineRules, StartPosition, place
 from tests.unit.sources.rig import Agent, agent_for
 from tests.unit.sources.saved import remount
 from tests.unit.sources.spool.rig import Spool, lines
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def placed(path: Path, wanted: str, rules: LineRules | None = None) -> Place:
+def placed(path: Path, wanted: str, rules: LineRules | None = None) -> StartPosition:
     return place("app", {}, wanted, path=str(path), rules=rules)
 
 
-def read_on(agent: Agent, chosen: Place) -> list[bytes]:
+def read_on(agent: Agent, chosen: StartPosition) -> list[bytes]:
     """What an agent reads that starts with the chosen offset."""
     agent.store[chosen.partition] = chosen.offset
     agent.state = SourceState({"first_ms": 1, "seen_ms": 0, "rotations": 0, "ahead_ns": 0, "boot": ""})

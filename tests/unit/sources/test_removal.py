@@ -13,7 +13,7 @@ from copycat_agent.sources.files import clock
 from copycat_agent.sources.files.identity import Identity, identify_by_name
 from copycat_agent.sources.log_file import removal
 from copycat_agent.sources.log_file.removal import Removal
-from copycat_agent.sources.spool_dir.cleanup.moves import Item, aside_name
+from copycat_agent.sources.spool_dir.cleanup.moves import CleanupItem, aside_name
 from tests.unit.sources.rig import Agent
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def test_who_opened_it_just_before_it_went_is_read(tmp_path: Path, monkeypatch: 
     path.write_bytes(b"one\n")
     late = []
 
-    def delete(home: Any, item: Item, *, unless_written: bool) -> None:
+    def delete(home: Any, item: CleanupItem, *, unless_written: bool) -> None:
         del unless_written
         late.append(path.open("ab", buffering=0))
         home.remove(item.name)
@@ -198,7 +198,7 @@ def test_a_deletion_that_a_kill_has_cut_short_is_finished(tmp_path: Path) -> Non
     path.write_bytes(b"one\n")
     before = Agent((f"{tmp_path}/*.log*",))
     before.drain()
-    path.rename(tmp_path / aside_name(Item("", identity(path), 0, 0)))
+    path.rename(tmp_path / aside_name(CleanupItem("", identity(path), 0, 0)))
     one = agent(tmp_path, rotate_wait=60.0)
     one.saved = before.saved
     one.restart()

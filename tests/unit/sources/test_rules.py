@@ -12,21 +12,21 @@ from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
 from copycat_agent.sources.files.fingerprint import HEAD_BYTES
 from copycat_agent.sources.log_file.succession.rules import (
     BeingRead,
-    Content,
+    Continuation,
     DeletedFile,
     Evidence,
-    GoOn,
     JustCut,
+    KnownContent,
     LongerHead,
     Newcomer,
     Original,
     OutsideContent,
-    Own,
+    OwnFile,
     StandingFile,
     Undecided,
     UnfollowedRow,
     UnreadRow,
-    Unseen,
+    UnseenFile,
     Verdict,
     is_owed,
     match,
@@ -56,10 +56,10 @@ def judge(*evidence: Evidence, **facts: Any) -> Verdict:
     )
 
 
-def unseen(**facts: Any) -> Unseen:
+def unseen(**facts: Any) -> UnseenFile:
     """A file that was there when the connector last looked."""
     there = {"birth_ns": 50, "mtime_ns": 150, "looked_ns": 100, "doubt_ns": 100, "may_be_cut": False, "is_known": False, "newest_ns": 0}
-    return Unseen(**{**there, **facts})
+    return UnseenFile(**{**there, **facts})
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def unseen(**facts: Any) -> Unseen:
 )
 def test_bytes_that_another_file_has_lost_are_gone_on_with(offset: SourceOffset, facts: dict[str, Any]) -> None:
     reached = judge(row(offset, **facts))
-    assert isinstance(reached, GoOn)
+    assert isinstance(reached, Continuation)
     assert (reached.partition, reached.offset, reached.is_shorter) == (PARTITION, offset, False)
     assert reached.why
 
@@ -94,21 +94,21 @@ def test_bytes_that_another_file_has_lost_are_gone_on_with(offset: SourceOffset,
 )
 def test_equal_text_alone_proves_nothing(offset: SourceOffset, facts: dict[str, Any]) -> None:
     size = facts.pop("size", 6000)
-    assert judge(row(offset, **facts), size=size) in (Own(), Undecided("it is empty"))
+    assert judge(row(offset, **facts), size=size) in (OwnFile(), Undecided("it is empty"))
 
 
 @pytest.mark.parametrize("facts", [{"made_after": True}, {"copied": 4000}])
 def test_a_copy_from_before_the_last_lines_is_gone_on_with_at_its_own_end(facts: dict[str, Any]) -> None:
     reached = judge(row(READ, is_previous=True, **facts), size=4000)
-    assert isinstance(reached, GoOn)
+    assert isinstance(reached, Continuation)
     assert reached.is_shorter
 
 
 def test_of_a_file_that_was_cut_unread_time_or_size_tells_the_copy() -> None:
-    assert isinstance(judge(UnreadRow(PARTITION, UNREAD, made_after=True), size=10), GoOn)
-    assert isinstance(judge(UnreadRow(PARTITION, UNREAD, made_after=False), size=6000), GoOn)
-    assert judge(UnreadRow(PARTITION, UNREAD, made_after=False), size=5999) == Own()
-    assert judge(UnreadRow(PARTITION, READ, made_after=True), size=6000) == Own()
+    assert isinstance(judge(UnreadRow(PARTITION, UNREAD, made_after=True), size=10), Continuation)
+    assert isinstance(judge(UnreadRow(PARTITION, UNREAD, made_after=False), size=6000), Continuation)
+    assert judge(UnreadRow(PARTITION, UNREAD, made_after=False), size=5999) == OwnFile()
+    assert judge(UnreadRow(PARTITION, READ, made_after=True), size=6000) == OwnFile()
 
 
 @pytest.mark.parametrize(
@@ -137,16 +137,16 @@ def test_a_file_that_was_cut_just_now_is_looked_at_by_a_scan_once_no_task_reads_
 )
 def test_what_may_grow_is_waited_for_and_what_is_quiet_is_not(found: Evidence) -> None:
     assert isinstance(judge(found, may_grow=True), Undecided)
-    assert isinstance(judge(found), Own)
+    assert isinstance(judge(found), OwnFile)
 
 
 def test_two_files_that_both_grow_with_the_same_lines_are_two_files() -> None:
-    assert judge(StandingFile("/d/app.log", 10.0), may_grow=True) == Own("/d/app.log")
+    assert judge(StandingFile("/d/app.log", 10.0), may_grow=True) == OwnFile("/d/app.log")
 
 
 def test_a_file_that_came_into_the_place_of_a_deleted_one_goes_on_with_it() -> None:
     said = judge(DeletedFile(PARTITION, READ, in_flight=False))
-    assert isinstance(said, GoOn)
+    assert isinstance(said, Continuation)
     assert (said.partition, said.offset) == (PARTITION, READ)
 
 
@@ -160,7 +160,7 @@ def test_of_too_few_bytes_nothing_is_said_and_nobody_looks(size: int, has_enough
 
 def test_the_first_piece_that_decides_ends_the_looks() -> None:
     looks: Iterator[Evidence] = iter([row(LITTLE, holds=True), row(READ, holds=True), BeingRead("/d/app.log")])
-    assert isinstance(match(Newcomer(6000, has_enough=True), looks), GoOn)
+    assert isinstance(match(Newcomer(6000, has_enough=True), looks), Continuation)
     assert list(looks) == [BeingRead("/d/app.log")]
 
 
@@ -172,13 +172,13 @@ def test_a_copy_in_the_making_is_young_and_not_older_than_what_it_copies(birth_n
 @pytest.mark.parametrize(
     ("found", "is_anew"),
     [
-        (Content(10, 5, begins_otherwise=False, holds=True), False),
-        (Content(10, 5, begins_otherwise=False, holds=False), True),
-        (Content(4, 5, begins_otherwise=False, holds=False), True),
-        (Content(10, 0, begins_otherwise=True, holds=True), True),
+        (KnownContent(10, 5, begins_otherwise=False, holds=True), False),
+        (KnownContent(10, 5, begins_otherwise=False, holds=False), True),
+        (KnownContent(4, 5, begins_otherwise=False, holds=False), True),
+        (KnownContent(10, 0, begins_otherwise=True, holds=True), True),
     ],
 )
-def test_a_file_that_is_not_what_was_read_of_it_begins_anew(found: Content, is_anew: bool) -> None:
+def test_a_file_that_is_not_what_was_read_of_it_begins_anew(found: KnownContent, is_anew: bool) -> None:
     assert bool(why_anew(found)) == is_anew
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.model import SourceOffset, SourcePartition, Split
-from copycat_agent.sources.files.reading.stream import Stream, Unwritten
+from copycat_agent.sources.files.reading.stream import FileHoles, Stream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_sparse_file_reads_as_its_bytes(sparse: Path) -> None:
 
 def test_only_what_was_never_written_is_passed_and_not_just_before_data(sparse: Path) -> None:
     fd = os.open(sparse, os.O_RDONLY)
-    unwritten = Unwritten()
+    unwritten = FileHoles()
     assert not unwritten.covers(fd, 10 * MIB, MIB), "nothing has come back as NUL bytes"
     unwritten.note(bytes(MIB))
     if os.lseek(fd, 10 * MIB, os.SEEK_DATA) == 10 * MIB:

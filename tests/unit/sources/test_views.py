@@ -9,7 +9,7 @@ from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.log_file.file_state import FileStat
 from copycat_agent.sources.log_file.followed import unread_of
 from copycat_agent.sources.log_file.tracked import TrackedFile
-from copycat_agent.sources.planner import CROWD, KEEP_SECONDS, CrowdSum
+from copycat_agent.sources.planner import CROWD, KEEP_SECONDS, CachedSum
 
 
 def grown(number: int, size: int = 10) -> TrackedFile:
@@ -20,7 +20,7 @@ def grown(number: int, size: int = 10) -> TrackedFile:
 
 def test_a_crowd_is_summed_up_now_and_then_and_few_files_always() -> None:
     now, files = [1000.0], [grown(number) for number in range(CROWD)]
-    view = CrowdSum(lambda: len(files), lambda: unread_of(files), clock=lambda: now[0])
+    view = CachedSum(lambda: len(files), lambda: unread_of(files), clock=lambda: now[0])
     assert view.now().bytes == 10 * CROWD
     files.append(grown(CROWD))
     assert [view.now().bytes for _ in range(100)] == [10 * CROWD] * 100, "a crowd: what was summed up just now"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.sources.files.identity import Identity, Whereabouts, identify_by_name
+from copycat_agent.sources.files.identity import Identity, InodeFinder, identify_by_name
 from tests.unit.sources.rig import agent_for
 from tests.unit.sources.saved import remount
 
@@ -20,7 +20,7 @@ def test_a_renamed_file_is_found_in_its_directory(tmp_path: Path) -> None:
     info = path.stat()
     path.rename(tmp_path / "app.log.1")
     path.write_text("another file")
-    assert Whereabouts().find(str(path), Identity(info.st_dev, info.st_ino, 0)) == str(tmp_path / "app.log.1")
+    assert InodeFinder().find(str(path), Identity(info.st_dev, info.st_ino, 0)) == str(tmp_path / "app.log.1")
 
 
 def test_a_file_that_has_its_inode_now_is_another_one(tmp_path: Path) -> None:
@@ -28,8 +28,8 @@ def test_a_file_that_has_its_inode_now_is_another_one(tmp_path: Path) -> None:
     path.write_text("x")
     now = identify_by_name(str(path), path.stat(), follow_symlinks=False)
     assert now is not None
-    assert Whereabouts().find(str(path), now) == str(path)
-    assert Whereabouts().find(str(path), now._replace(birth_ns=now.birth_ns - 1)) is None
+    assert InodeFinder().find(str(path), now) == str(path)
+    assert InodeFinder().find(str(path), now._replace(birth_ns=now.birth_ns - 1)) is None
 
 
 def test_its_old_name_comes_first(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_its_old_name_comes_first(tmp_path: Path) -> None:
     path.write_text("x")
     (tmp_path / "a").hardlink_to(path)
     info = path.stat()
-    assert Whereabouts().find(str(path), Identity(info.st_dev, info.st_ino, 0)) == str(path)
+    assert InodeFinder().find(str(path), Identity(info.st_dev, info.st_ino, 0)) == str(path)
 
 
 def test_a_file_that_is_gone_is_not_found(tmp_path: Path) -> None:
@@ -45,12 +45,12 @@ def test_a_file_that_is_gone_is_not_found(tmp_path: Path) -> None:
     path.write_text("x")
     info = path.stat()
     path.unlink()
-    assert Whereabouts().find(str(path), Identity(info.st_dev, info.st_ino, 0)) is None
+    assert InodeFinder().find(str(path), Identity(info.st_dev, info.st_ino, 0)) is None
 
 
 def test_a_directory_that_is_gone_says_nothing_about_the_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        Whereabouts().find(str(tmp_path / "gone" / "app.log"), Identity(1, 1, 0))
+        InodeFinder().find(str(tmp_path / "gone" / "app.log"), Identity(1, 1, 0))
 
 
 def test_a_file_behind_a_link_is_found_beside_what_the_link_leads_to(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_file_behind_a_link_is_found_beside_what_the_link_leads_to(tmp_path: P
     info = log.stat()
     log.rename(pod / "0.log.20261122-050000")
     log.write_text("another file")
-    assert Whereabouts().find(str(link), Identity(info.st_dev, info.st_ino, 0)) == str(pod / "0.log.20261122-050000")
+    assert InodeFinder().find(str(link), Identity(info.st_dev, info.st_ino, 0)) == str(pod / "0.log.20261122-050000")
 
 
 def test_a_container_s_log_that_was_rotated_while_nobody_looked_is_read_to_its_end(tmp_path: Path) -> None:

@@ -365,7 +365,7 @@ class Agent:
             adopt="topic" if kept.adopt else "", name=self.connector,
         )  # fmt: skip
         earlier = [one for one in self.earlier if not self.disk.knows(one)] if not kept.published else []
-        found = yield from names.look_up(map(names.AskedName, [self.connector, *earlier]), nothing, lambda _, key: place_of(key))
+        found = yield from names.look_up(map(names.NameQuery, [self.connector, *earlier]), nothing, lambda _, key: place_of(key))
         ids = [one.key for one in found if is_connector_id(one.key)]
         if ids and not kept.published:
             kept.id, kept.registered = ids[0], self.connector

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from copycat_agent.errors import DataError, FatalError, RetriableError
-from copycat_agent.transforms import Draft, Guarded, Steady, StepError
+from copycat_agent.transforms import Draft, GuardedTransform, Steady, StepError
 from copycat_agent.transforms.base import OnError
 from tests.unit.transforms.steps import META, draft, step
 
 
-def raising(error: BaseException, on_error: OnError | None = None) -> Guarded:
+def raising(error: BaseException, on_error: OnError | None = None) -> GuardedTransform:
     def fails(record: Draft) -> bool:
         raise error
 
-    return Guarded(Steady(fails), "transforms[2] shout", None, on_error)
+    return GuardedTransform(Steady(fails), "transforms[2] shout", None, on_error)
 
 
 @pytest.mark.parametrize("policy", [None, "dlq", "keep", "drop", "stop"])

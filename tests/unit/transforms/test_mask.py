@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copycat_agent.errors import DataError
-from copycat_agent.transforms import TRANSFORMS, Guarded, StepError
+from copycat_agent.transforms import TRANSFORMS, GuardedTransform, StepError
 from tests.unit.transforms.steps import META, after, draft, options, step
 
 CARD = r"\b\d{12}(\d{4})\b"
@@ -132,7 +132,7 @@ def test_a_condition_that_nobody_can_tell_lets_no_record_pass_unmasked() -> None
 
     inner = TRANSFORMS["mask"].build(options({"mask": {"f": CARD}}))
     with pytest.raises(StepError, match=r"transforms\[0\] mask: the pattern takes too long"):
-        Guarded(inner, "transforms[0] mask", undecided, "keep").bind(META)(draft({"f": "4111111111111111"}))
+        GuardedTransform(inner, "transforms[0] mask", undecided, "keep").bind(META)(draft({"f": "4111111111111111"}))
 
 
 @given(st.text(max_size=40))

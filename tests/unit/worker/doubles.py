@@ -59,16 +59,16 @@ class ScriptedExecutor:
         self.on_settle: Callable[[TaskId], None] = lambda _: None
         self._script = list(script)
         self._otherwise = otherwise
-        self._flying: dict[TaskId, tuple[Batch, Future[Results]]] = {}
+        self._in_flight: dict[TaskId, tuple[Batch, Future[Results]]] = {}
         self._lock = threading.Lock()
 
     def submit(self, batch: Batch) -> Future[Results]:
         with self._lock:
-            assert batch.task not in self._flying, "one batch per task at a time"
+            assert batch.task not in self._in_flight, "one batch per task at a time"
             self.batches.append(batch)
             answer = self._script.pop(0) if self._script else self._otherwise
             future: Future[Results] = Future()
-            self._flying[batch.task] = batch, future
+            self._in_flight[batch.task] = batch, future
         results = answer(batch)
         if results is not None:
             self.finish(batch.task, results)
@@ -77,14 +77,14 @@ class ScriptedExecutor:
     def finish(self, task: TaskId, results: Results | None = None) -> None:
         """End the task's batch, with everything read unless `results` say otherwise."""
         with self._lock:
-            batch, future = self._flying.pop(task)
+            batch, future = self._in_flight.pop(task)
         future.set_result(read_all(batch) if results is None else results)
 
     @property
     def flying(self) -> list[TaskId]:
         """Tasks with a batch under way."""
         with self._lock:
-            return list(self._flying)
+            return list(self._in_flight)
 
     def settle(self, task: TaskId) -> None:
         self.settle_requests.append(task)

@@ -26,7 +26,7 @@ class Handle:
 
 
 class FakeKafka:
-    """`delivery.exactly_once.attempts.World`, for all connectors. `away`: what every step raises."""
+    """`delivery.exactly_once.attempts.KafkaAccess`, for all connectors. `away`: what every step raises."""
 
     def __init__(self) -> None:
         self.log: list[Entry] = []

@@ -14,7 +14,7 @@ from copycat_agent.sources.log_file import log_file
 from copycat_agent.sources.log_file.log_file import LogFiles
 from copycat_agent.worker import State, Worker
 from copycat_agent.worker.connector_io import ConnectorIO
-from copycat_agent.worker.effects import Effect, Hear, Performed
+from copycat_agent.worker.effects import CollectEvents, Effect, Performed
 from copycat_agent.worker.machine import PROBE_BYTES, ConnectorMachine
 from tests.rig.waiting import wait_until
 from tests.scenarios.log_files import descriptors
@@ -346,7 +346,7 @@ def test_events_of_a_file_in_flight_do_not_keep_the_connector_awake(
     perform = ConnectorIO.perform
 
     def counted(connector_io: ConnectorIO, effect: Effect) -> Performed:
-        rounds.extend([effect] if isinstance(effect, Hear) else [])
+        rounds.extend([effect] if isinstance(effect, CollectEvents) else [])
         return perform(connector_io, effect)
 
     monkeypatch.setattr(ConnectorIO, "perform", counted)

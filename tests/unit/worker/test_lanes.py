@@ -20,7 +20,7 @@ from copycat_agent.offsets import OffsetStore
 from copycat_agent.transactions.entries import head_entry, position_entry
 from copycat_agent.worker import State, Worker, retry_policy
 from copycat_agent.worker.connector_io import ConnectorIO
-from copycat_agent.worker.effects import Effect, Hear, Performed, SaveLast
+from copycat_agent.worker.effects import CollectEvents, Effect, Performed, SaveLast
 from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
 from tests.unit.worker.doubles import NO_ROOM, MoodyStore, ScriptedExecutor, definition, read_all, settled, write
@@ -47,7 +47,7 @@ def run(tmp_path: Path, store: MoodyStore, watcher: Watcher, kafka: FakeKafka) -
     (tmp_path / "logs").mkdir()
 
     def start(executor: ScriptedExecutor, *, tasks_max: int = 1, until_idle: bool = False, **sections: Any) -> Worker:
-        worker = Worker(cast("OffsetStore", store), executor, watcher, until_idle=until_idle, accounts=until_idle, make_world=kafka.world)
+        worker = Worker(cast("OffsetStore", store), executor, watcher, until_idle=until_idle, accounts=until_idle, make_access=kafka.world)
         workers.append(worker)
         delivery = {"guarantee": "exactly_once", "tasks_max": tasks_max, **sections.pop("delivery", {})}
         wanted = definition(tmp_path, delivery=delivery, **sections)
@@ -541,7 +541,7 @@ def test_a_connector_that_fell_once_tells_it_too(
     falls, perform = iter([True]), ConnectorIO.perform
 
     def fall_once(connector_io: ConnectorIO, effect: Effect) -> Performed:
-        if isinstance(effect, Hear) and next(falls, False):
+        if isinstance(effect, CollectEvents) and next(falls, False):
             return Performed(time.monotonic(), error=RuntimeError("a bug"))
         return perform(connector_io, effect)
 

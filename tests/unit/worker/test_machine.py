@@ -18,23 +18,23 @@ from copycat_agent.sources.base import Plan
 from copycat_agent.worker.connector_io import ConnectorIO
 from copycat_agent.worker.context import ConnectorContext, RestartKeeper
 from copycat_agent.worker.effects import (
+    AdvanceDelivery,
     AnswerQuestions,
-    AskToSettle,
     Close,
+    CollectedEvents,
+    CollectEvents,
+    CollectReport,
+    CollectResults,
     Effect,
-    Hear,
     Join,
     Look,
     LookResult,
-    News,
     Performed,
     PublishIfDue,
+    RequestSettle,
     Save,
     SaveLast,
     Submit,
-    TakeIn,
-    TakeReport,
-    Tend,
     WaitForChange,
 )
 from copycat_agent.worker.machine import FAILED_SETTLE_SECONDS, PROBE_BYTES, ConnectorMachine
@@ -145,7 +145,7 @@ class Stepped:
         self.flying: list[Split] = []
         self.answers: dict[type, Callable[[Any], object]] = {
             Look: lambda _: LookResult(FOUND, 0.0),
-            Hear: lambda _: News(),
+            CollectEvents: lambda _: CollectedEvents(),
             Save: lambda _: 0.0,
             WaitForChange: lambda wait: wait.until,
         }
@@ -186,12 +186,12 @@ class Stepped:
             pass
 
     def hears(self, **news: Any) -> None:
-        self.answers[Hear] = lambda _: News(**news)
+        self.answers[CollectEvents] = lambda _: CollectedEvents(**news)
 
     def comes_back(self, error: Any = None, position: int | None = None) -> None:
         """The batch under way has come to its end."""
         self.hears(ended=(TASK,))
-        self.answers[TakeIn] = lambda _: tuple(settled(split, position, error) for split in self.flying)
+        self.answers[CollectResults] = lambda _: tuple(settled(split, position, error) for split in self.flying)
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def kinds(effects: Sequence[Effect]) -> list[type]:
 
 def test_what_is_found_is_saved_before_it_is_planned(stepped: Stepped) -> None:
     effects = stepped.until_wait()
-    assert kinds(effects) == [Hear, Look, Save, Submit, Wait]
+    assert kinds(effects) == [CollectEvents, Look, Save, Submit, Wait]
     assert stepped.source.finished == [FOUND]
     assert stepped.has_state(State.RUNNING)
 
@@ -224,8 +224,8 @@ def test_nothing_is_planned_while_something_is_unsaved(stepped: Stepped) -> None
 
 
 def test_steps_that_nobody_takes_any_more_end_without_another_effect(stepped: Stepped) -> None:
-    asked: list[AskToSettle] = []
-    stepped.answers[AskToSettle] = asked.append
+    asked: list[RequestSettle] = []
+    stepped.answers[RequestSettle] = asked.append
     steps = stepped.carried_out()
     next(steps)
     assert stepped.flying
@@ -240,14 +240,14 @@ def test_a_batch_that_came_back_is_taken_in_and_saved_once(stepped: Stepped) -> 
     assert save.unsaved.changes.offsets[PARTITION].position == 100
     stepped.hears()
     effects = stepped.until_wait()
-    assert not {TakeIn, Submit} & set(kinds(effects))
+    assert not {CollectResults, Submit} & set(kinds(effects))
     assert not any(effect.unsaved.results for effect in effects if isinstance(effect, Save))
 
 
 def test_a_batch_that_kafka_is_asked_about_stays_in_flight(stepped: Stepped) -> None:
     stepped.until_wait()
     stepped.hears(ended=(TASK,))
-    assert kinds(stepped.until_wait()) == [Hear, TakeIn, Wait]
+    assert kinds(stepped.until_wait()) == [CollectEvents, CollectResults, Wait]
     assert stepped.source.is_planned
     stepped.comes_back()
     assert Save in kinds(stepped.until_wait())
@@ -278,10 +278,10 @@ def test_a_batch_that_was_under_way_when_another_failed_does_not_end_the_wait(st
 def test_a_pause_asks_for_what_is_in_flight_and_says_so_once_it_is_saved(stepped: Stepped) -> None:
     stepped.until_wait()
     stepped.hears(paused=True)
-    assert AskToSettle(TASK) in stepped.until_wait()
+    assert RequestSettle(TASK) in stepped.until_wait()
     assert not stepped.has_state(State.PAUSED)
     stepped.hears(paused=True, ended=(TASK,))
-    stepped.answers[TakeIn] = lambda _: tuple(settled(split, 10) for split in stepped.flying)
+    stepped.answers[CollectResults] = lambda _: tuple(settled(split, 10) for split in stepped.flying)
     assert Submit not in kinds(stepped.until_wait())
     assert stepped.has_state(State.PAUSED)
     stepped.hears()
@@ -291,14 +291,14 @@ def test_a_pause_asks_for_what_is_in_flight_and_says_so_once_it_is_saved(stepped
 def test_a_stop_settles_saves_and_closes(stepped: Stepped) -> None:
     stepped.until_wait()
     stepped.comes_back()
-    ended = stepped.answers[Hear](None)
+    ended = stepped.answers[CollectEvents](None)
     stepped.hears(stop_at=stepped.now + 10)
     effects: list[Effect] = []
     while Wait not in kinds(effects):
         effects += stepped.until_wait()
-    assert kinds(effects) == [Hear, AskToSettle, Hear, Wait]
-    stepped.answers[Hear] = lambda _: cast("News", ended)._replace(stop_at=stepped.now + 10)
-    assert kinds(stepped.until_wait()) == [Hear, TakeIn, Save, SaveLast, Close]
+    assert kinds(effects) == [CollectEvents, RequestSettle, CollectEvents, Wait]
+    stepped.answers[CollectEvents] = lambda _: cast("CollectedEvents", ended)._replace(stop_at=stepped.now + 10)
+    assert kinds(stepped.until_wait()) == [CollectEvents, CollectResults, Save, SaveLast, Close]
 
 
 def test_a_stop_waits_for_no_batch_longer_than_its_deadline(stepped: Stepped) -> None:
@@ -348,9 +348,9 @@ def test_what_only_a_look_takes_in_does_not_make_rounds_before_the_look_is_allow
 
 def test_a_connector_that_has_nothing_to_do_waits_for_a_change(stepped: Stepped) -> None:
     stepped.source.unread = 0
-    assert kinds(stepped.until_wait()) == [Hear, Look, Save, WaitForChange]
+    assert kinds(stepped.until_wait()) == [CollectEvents, Look, Save, WaitForChange]
     stepped.hears()
-    assert kinds(stepped.until_wait()) == [Hear, Look, Save, WaitForChange], "something has changed"
+    assert kinds(stepped.until_wait()) == [CollectEvents, Look, Save, WaitForChange], "something has changed"
     next_look = stepped.now + 60
     stepped.answers[WaitForChange] = lambda _: next_look  # the source has said meanwhile that all is as it was
     _, wait = stepped.until_wait()
@@ -370,14 +370,14 @@ def test_a_paused_connector_waits_for_a_change_while_nothing_is_unread(stepped: 
 def test_questions_are_answered_when_there_are_any(stepped: Stepped) -> None:
     stepped.until_wait()
     stepped.hears(asked=True)
-    assert kinds(stepped.until_wait()) == [Hear, AnswerQuestions, Wait]
+    assert kinds(stepped.until_wait()) == [CollectEvents, AnswerQuestions, Wait]
 
 
 def test_a_delivery_that_has_work_is_tended_and_may_publish_once_nothing_flies(stepped: Stepped) -> None:
     stepped.delivery.has_work = True
-    assert {Tend, PublishIfDue} & set(kinds(stepped.until_wait())) == {Tend}
+    assert {AdvanceDelivery, PublishIfDue} & set(kinds(stepped.until_wait())) == {AdvanceDelivery}
     stepped.comes_back()
-    assert kinds(stepped.until_wait()) == [Hear, Tend, TakeIn, Save, PublishIfDue, Wait]
+    assert kinds(stepped.until_wait()) == [CollectEvents, AdvanceDelivery, CollectResults, Save, PublishIfDue, Wait]
 
 
 def test_what_is_taken_back_counts_as_given_back_once_it_is_saved(stepped: Stepped) -> None:
@@ -385,10 +385,10 @@ def test_what_is_taken_back_counts_as_given_back_once_it_is_saved(stepped: Stepp
     stepped.until_wait()
     split = stepped.flying[0]
     stepped.delivery.has_work = True
-    stepped.answers[Tend] = lambda _: (SplitResult(split, split.offset),)
+    stepped.answers[AdvanceDelivery] = lambda _: (SplitResult(split, split.offset),)
     stepped.answers[Save] = lambda _: RetriableError("no room")
     stepped.until_wait()
-    stepped.answers[Tend] = lambda _: None
+    stepped.answers[AdvanceDelivery] = lambda _: None
     assert stepped.source.finished == [FOUND]
     stepped.answers[Save] = lambda _: 0.0
     while len(stepped.source.finished) < 2:
@@ -428,28 +428,28 @@ def staying(tmp_path: Path, growing: Growing) -> Iterator[Stepped]:
 def reports(stepped: Stepped) -> None:
     """The batch under way goes on, and has been read to the end of its file."""
     stepped.hears(reported=(TASK,))
-    stepped.answers[TakeReport] = lambda _: tuple(settled(split) for split in stepped.flying)
+    stepped.answers[CollectReport] = lambda _: tuple(settled(split) for split in stepped.flying)
 
 
 def test_what_is_to_be_read_joins_a_batch_that_stays_once_it_has_reported(staying: Stepped, growing: Growing) -> None:
     growing.waiting = [OTHER]
     staying.hears()
-    assert {Join, AskToSettle}.isdisjoint(kinds(staying.until_wait())), "it may stay, or not"
+    assert {Join, RequestSettle}.isdisjoint(kinds(staying.until_wait())), "it may stay, or not"
     reports(staying)
     effects = staying.until_wait()
     assert Join(TASK, (OTHER,)) in effects
     assert kinds(effects).index(Save) < kinds(effects).index(Join)
-    assert AskToSettle not in kinds(effects)
+    assert RequestSettle not in kinds(effects)
 
 
 def test_a_batch_that_stays_makes_room_for_what_cannot_join_it(staying: Stepped, growing: Growing) -> None:
     growing.waiting, growing.may_join = [OTHER], False
     reports(staying)
-    assert AskToSettle(TASK) in staying.until_wait()
+    assert RequestSettle(TASK) in staying.until_wait()
     staying.hears()
-    assert {Join, AskToSettle}.isdisjoint(kinds(staying.until_wait())), "it is asked once"
+    assert {Join, RequestSettle}.isdisjoint(kinds(staying.until_wait())), "it is asked once"
     growing.may_join = True
-    assert {Join, AskToSettle}.isdisjoint(kinds(staying.until_wait())), "nothing joins what is asked to end"
+    assert {Join, RequestSettle}.isdisjoint(kinds(staying.until_wait())), "nothing joins what is asked to end"
 
 
 def test_a_batch_that_stays_makes_room_for_what_cannot_join_it_though_others_do(staying: Stepped, growing: Growing) -> None:
@@ -457,14 +457,14 @@ def test_a_batch_that_stays_makes_room_for_what_cannot_join_it_though_others_do(
     reports(staying)
     effects = staying.until_wait()
     assert Join(TASK, (OTHER,)) in effects
-    assert AskToSettle(TASK) in effects
+    assert RequestSettle(TASK) in effects
 
 
 def test_a_batch_that_does_not_report_makes_room_in_time(staying: Stepped, growing: Growing) -> None:
     growing.waiting = [OTHER]
     staying.hears()
     rounds = 0
-    while AskToSettle(TASK) not in staying.until_wait():
+    while RequestSettle(TASK) not in staying.until_wait():
         rounds += 1
         assert rounds < 1_000
     assert staying.now >= BEGIN + FIRST_REPORT_SECONDS

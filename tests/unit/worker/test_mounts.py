@@ -14,7 +14,7 @@ import pytest
 from copycat_agent.sources import SOURCES
 from copycat_agent.wake import Wake
 from copycat_agent.worker import State, connector
-from copycat_agent.worker.mounts import MountUser, mount_points, touched
+from copycat_agent.worker.mounts import ConnectorMounts, mount_points, touched
 from copycat_agent.worker.poll_loop import THREADS, PollLoop, Wait
 from tests.rig.hanging import HangingMount, why_not
 from tests.rig.threads import NewThreads
@@ -93,7 +93,7 @@ class Looker:
     def __init__(self, loop: PollLoop, directory: Path | str) -> None:
         self.looks = 0
         self.wake = Wake()
-        self.mount_user = MountUser((f"{directory}/*.log",))
+        self.mount_user = ConnectorMounts((f"{directory}/*.log",))
         self._directory = directory
         self.running = loop.start(self._steps(), self.wake, self.mount_user)
 
@@ -170,7 +170,7 @@ def test_who_is_held_goes_on_when_the_mount_is_gone_or_another_one_is_in_its_pla
 
 @needs_fuse
 def test_a_name_that_the_kernel_does_not_take_ends_no_thread(loop: PollLoop, mount: HangingMount, tmp_path: Path) -> None:
-    strange = MountUser((f"{tmp_path}/a\0b/x/*.log", f"{tmp_path}/\ud800/x/*.log"))
+    strange = ConnectorMounts((f"{tmp_path}/a\0b/x/*.log", f"{tmp_path}/\ud800/x/*.log"))
     one = Looker(loop, mount.path)
     wait_until(lambda: one.looks > 1, message="it looks")
     mount.hang()
@@ -207,7 +207,7 @@ def test_a_connector_that_touches_a_mount_that_hangs_is_held_as_a_whole(loop: Po
             stepped.set()
             yield Wait(math.inf)
 
-        both = MountUser((f"{tmp_path}/*.log", f"{mount.path}/*.log"))
+        both = ConnectorMounts((f"{tmp_path}/*.log", f"{mount.path}/*.log"))
         running = loop.start(steps(), Wake(), both)
         wait_until(lambda: loop.mounts.hung_seconds(both), message="it is held")
         assert not stepped.is_set()

@@ -16,10 +16,10 @@ import pytest
 from copycat_agent.agent.reloading import find_renames
 from copycat_agent.delivery.exactly_once.attempts import OPENINGS_AT_ONCE, Attempt, LaneOpener
 from copycat_agent.errors import BehindError, CopiedError, PositionsError, RenamedError, RetriableError
+from copycat_agent.fair_executor import FairExecutor
 from copycat_agent.model import OFFSETS_TOPIC, Head, LaneId, Loss, OffsetsPartition, Position, SourceOffset, SourcePartition
 from copycat_agent.offsets import LaneCommit, OffsetStore
 from copycat_agent.transactions.entries import head_entry, partition_of, position_entry
-from copycat_agent.turns import Turns
 from tests.unit.worker.fake_kafka import FakeKafka
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Host:
             name=name, delivery=SimpleNamespace(tasks_max=tasks_max), kafka=SimpleNamespace(bootstrap_servers="broker:9092")
         )
         return LaneOpener(
-            cast("Definition", definition), self.store, Turns(OPENINGS_AT_ONCE), self.kafka.world, lambda: None, earlier
+            cast("Definition", definition), self.store, FairExecutor(OPENINGS_AT_ONCE), self.kafka.world, lambda: None, earlier
         ).all()
 
     def end(self, name: str, attempt: Attempt) -> None:

@@ -12,7 +12,7 @@ from copycat_agent.model import SourcePartition
 from copycat_agent.options import ByteSize, Field, Options
 from copycat_agent.sources.files.fingerprint import HEAD_BYTES
 from copycat_agent.sources.files.packing import compressions
-from copycat_agent.sources.files.packing.zip_files import ZIP, NotNowError, TarOfZip, ZipError, is_zip
+from copycat_agent.sources.files.packing.zip_files import ZIP, TarOfZip, UnreadableNowError, ZipError, is_zip
 
 FREE_BYTES = 64 * 2**20
 """Content below this size is always allowed, however few packed bytes hold it."""
@@ -256,7 +256,7 @@ class ZipUnpacker(Unpacking):
         self._edges = self._edges or _edges(source, self._size)
         try:
             self.taken, out = self._tar.more(source)
-        except NotNowError as error:
+        except UnreadableNowError as error:
             self._begin_anew()  # the present state cannot be continued
             raise error.why from None
         except compressions.ERRORS as error:

@@ -37,7 +37,7 @@ class ZipError(ValueError):
     """An invalid zip file, with a message that may be shown."""
 
 
-class NotNowError(Exception):
+class UnreadableNowError(Exception):
     """Packed bytes could not be read, because of `why`."""
 
     def __init__(self, why: BaseException) -> None:
@@ -182,7 +182,7 @@ class TarOfZip:
         try:
             return self._source(position, size)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is not about the file's content
-            raise NotNowError(error) from None
+            raise UnreadableNowError(error) from None
 
 
 def _as_tar(read: Reader, size: int, most: int) -> Iterator[tuple[int, bytes]]:

@@ -30,7 +30,7 @@ YOUNG_NS = 2_000_000_000
 """A directory that changed so shortly before it was listed may change again without a visible time stamp."""
 
 
-class Watched(Protocol):
+class ScannedFile(Protocol):
     """The interface of a file for partial scans."""
 
     @property
@@ -46,7 +46,7 @@ class Watched(Protocol):
         """Whether it is not followed any more."""
 
 
-_File = TypeVar("_File", bound=Watched)
+_File = TypeVar("_File", bound=ScannedFile)
 
 
 class PartialScan(Generic[_File]):

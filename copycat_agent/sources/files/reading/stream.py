@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, Unpack, cast
 
 from copycat_agent.errors import FileError
-from copycat_agent.formats import TAIL_BYTES, Frame, Frames, How, RecordFormat
+from copycat_agent.formats import TAIL_BYTES, Frame, FrameOptions, Frames, RecordFormat
 from copycat_agent.model import Fingerprint, SourceOffset, Split, SplitResult
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.access import access_of
@@ -25,7 +25,7 @@ _NULS = bytes(2**20)
 """The bytes of a usual read in a hole; made once, as a new megabyte of memory costs more than comparing one."""
 
 
-class Unwritten:
+class FileHoles:
     """The holes of one open file: bytes that were never written. Asks the kernel only if the last read returned NUL bytes."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class SplitFile:
 
     def __init__(self, split: Split, opened: Callable[[Split], Handle] = open_handle) -> None:
         self._name = split.path
-        self._unwritten = Unwritten()
+        self._unwritten = FileHoles()
         try:
             self.handle = opened(split)
         except OSError as error:
@@ -220,7 +220,7 @@ class Stream(RecordOrigin):
         info = self._file.info
         return access_of(info) if isinstance(info, os.stat_result) else None
 
-    def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+    def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         """Returns the frames that `framing` finds in it, see `Frames.frames`."""
         return cast("Frames", framing).frames(self.read, start, end, **how)
 

@@ -10,7 +10,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.formats.text import Encoding, Layout
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
-from copycat_agent.sources.files.identity import Identity, Whereabouts, identify
+from copycat_agent.sources.files.identity import Identity, InodeFinder, identify
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.packing.unpacking import Unpacker
 from copycat_agent.sources.files.paths.regular_files import open_regular
@@ -25,7 +25,7 @@ _LOOK_BACK = 2**20
 """How far from its end a file is searched for the end of its last line."""
 
 
-class Place(NamedTuple):
+class StartPosition(NamedTuple):
     """A partition and its new offset. `doubts` are warnings that a person should see before it is saved; none if all is well."""
 
     partition: SourcePartition
@@ -54,7 +54,7 @@ def place(
     key: str = "",
     rules: LineRules | None = None,
     counts_lines: bool = True,
-) -> Place:
+) -> StartPosition:
     """Sets the file at `path` (its present or last one), or the partition with this key, to `wanted`: `beginning`, `end` or a byte number.
 
     `end` is after the last whole line; for a packed file, whose bytes are counted unpacked, after its last byte. Raises DataError if the
@@ -115,7 +115,7 @@ def _by_key(connector: str, offsets: Offsets, key: str) -> tuple[int, SourcePart
 def _open_by_identity(identity: Identity, path: str) -> int:
     """Opens the file under its last name or another one in the same directory. Returns the descriptor, -1 if it does not exist."""
     try:
-        name = Whereabouts().find(path, identity)
+        name = InodeFinder().find(path, identity)
         if name is None:
             return -1
         fd, info = open_regular(name, follow_symlinks=False)
@@ -167,7 +167,7 @@ def _look_into(fd: int, rules: LineRules) -> _Bytes:
     return _Bytes(read, unpacker.produced, encoding.of(read, 0), disk_size, codec, unpacker.damage, mtime_ns)
 
 
-def _proven(held: _Bytes, partition: SourcePartition, saved: SourceOffset, wanted: str, *, counts_lines: bool) -> Place:
+def _proven(held: _Bytes, partition: SourcePartition, saved: SourceOffset, wanted: str, *, counts_lines: bool) -> StartPosition:
     """Returns the place in an existing file. Raises OSError."""
     lines = LineStarts(held.read, held.layout)
     at_end = wanted == "end"
@@ -192,10 +192,10 @@ def _proven(held: _Bytes, partition: SourcePartition, saved: SourceOffset, wante
         saved, position=position, records=records, done=at_end and bool(held.codec), skipping=False, cut="", size=held.disk_size,
         mtime_ns=held.mtime_ns, fingerprint=proof, compression=held.codec,
     )  # fmt: skip
-    return Place(partition, offset, tuple(doubts))
+    return StartPosition(partition, offset, tuple(doubts))
 
 
-def _unproven(partition: SourcePartition, saved: SourceOffset, wanted: str) -> Place:
+def _unproven(partition: SourcePartition, saved: SourceOffset, wanted: str) -> StartPosition:
     """Returns the place of a missing file: nothing can be compared when it comes back."""
     if wanted == "end":
         msg = f"{saved.path!a} is not there: nobody knows its end"
@@ -206,7 +206,7 @@ def _unproven(partition: SourcePartition, saved: SourceOffset, wanted: str) -> P
     offset = replace(
         saved, position=position, records=0, done=False, skipping=False, cut="", size=max(saved.size, position), fingerprint=proof
     )
-    return Place(partition, offset, (doubt,) if position else ())
+    return StartPosition(partition, offset, (doubt,) if position else ())
 
 
 def is_file_key(key: str) -> bool:

@@ -18,7 +18,7 @@ BLOCK_BYTES = 64 * 2**10
 """Bytes per read."""
 
 
-class Line(NamedTuple):
+class LineStart(NamedTuple):
     """A line that begins at byte `start`; `data` are its first bytes, all of it unless it is very long."""
 
     start: int
@@ -33,7 +33,7 @@ class LineStarts:
         self._layout = layout
         self._size = len(layout.delimiter)
 
-    def lines(self, position: int, end: int) -> Iterator[Line]:
+    def lines(self, position: int, end: int) -> Iterator[LineStart]:
         """Yields the lines that begin at `position` or later, and before `end`. Raises what `read` raises.
 
         Data reaches to the end of the line, delimiter included, or for at least `BLOCK_BYTES`, or to the end of the file.
@@ -50,7 +50,7 @@ class LineStarts:
                 if position + start >= end:
                     return
                 if position + start >= first:
-                    yield Line(position + start, block[start:after])
+                    yield LineStart(position + start, block[start:after])
             if is_all:
                 return
             position = position + last if begun else self._layout.down(position + len(block) - self._size + 1)
@@ -102,24 +102,24 @@ _LITTLE_BYTES = 2 * 2**10
 """The last lines of most files are not longer."""
 
 
-class Dated(NamedTuple):
+class DatedLine(NamedTuple):
     """A line that begins at byte `start` and has the time `at`, epoch seconds."""
 
     start: int
     at: float
 
 
-class Wanted(NamedTuple):
+class SinceResult(NamedTuple):
     """Where to begin. `line` is the first that is young enough, None if there is none.
 
     `position` is its beginning, or another safe beginning: 0 if the lines are not ordered, -1 for "at the end".
     """
 
     position: int
-    line: Dated | None
+    line: DatedLine | None
 
 
-def find(size: int, lines: LineStarts, since: float, changed: float) -> Wanted | None:
+def find(size: int, lines: LineStarts, since: float, changed: float) -> SinceResult | None:
     """Finds where lines at or after `since` begin in the first `size` bytes of a file last `changed` then (both epoch seconds).
 
     Returns None if its first lines have no times. Raises what reading them raises.
@@ -130,32 +130,32 @@ def find(size: int, lines: LineStarts, since: float, changed: float) -> Wanted |
     if clock is None:
         return None
 
-    def dated(position: int, end: int) -> Iterator[Dated]:
+    def dated(position: int, end: int) -> Iterator[DatedLine]:
         for line in lines.lines(max(0, position), end):
             at = clock.read(lines.text(line.data[:_TEXT_BYTES]))
             if at is not None:
-                yield Dated(line.start, at)
+                yield DatedLine(line.start, at)
 
     return _Search(lines, dated, size, since - _ROUNDING_SECONDS).run(changed)
 
 
 class _Search:
-    def __init__(self, lines: LineStarts, dated: Callable[[int, int], Iterator[Dated]], size: int, since: float) -> None:
+    def __init__(self, lines: LineStarts, dated: Callable[[int, int], Iterator[DatedLine]], size: int, since: float) -> None:
         self._lines, self._dated, self._size, self._since = lines, dated, size, since
 
-    def run(self, changed: float) -> Wanted:
+    def run(self, changed: float) -> SinceResult:
         """Returns where to begin in a file that was last changed at `changed`, epoch seconds."""
         first = next(self._dated(0, min(self._size, FAR_BYTES)), None)
         if first is None or first.at >= self._since:
-            return Wanted(0, first)
+            return SinceResult(0, first)
         last = self._last()
         if last is not None and last.at < self._since and changed < self._since:
-            return Wanted(-1, None)
+            return SinceResult(-1, None)
         if last is not None and last.at < first.at:
-            return Wanted(0, None)
+            return SinceResult(0, None)
         return self._bisect(first.start)
 
-    def _last(self) -> Dated | None:
+    def _last(self) -> DatedLine | None:
         for look_back in (_LITTLE_BYTES, BLOCK_BYTES, FAR_BYTES):
             last = None
             for last in self._dated(self._size - look_back, self._size):  # noqa: B007 - the last one is wanted
@@ -164,7 +164,7 @@ class _Search:
                 return last
         return None
 
-    def _bisect(self, older: int) -> Wanted:
+    def _bisect(self, older: int) -> SinceResult:
         """Bisects from `older`, the start of a line that is too old. Lines after `top` are known; `found` is their first young one."""
         top, found, is_known = self._size, None, True
         while top - older > BLOCK_BYTES:
@@ -185,7 +185,7 @@ class _Search:
                 return self._earlier(line)
             older = line.start
         if not is_known:
-            return Wanted(self._behind(older), None)
+            return SinceResult(self._behind(older), None)
         return self._earlier(found)
 
     def _behind(self, older: int) -> int:
@@ -196,7 +196,7 @@ class _Search:
             return -1 if end == self._size else older
         return found
 
-    def _look(self, position: int, top: int) -> list[Dated] | None:
+    def _look(self, position: int, top: int) -> list[DatedLine] | None:
         """Returns the dated lines of the next block with any; empty if none begins before `top`, None if that is not known."""
         for begin in range(position, min(top, position + FAR_BYTES), BLOCK_BYTES):
             found = list(self._dated(begin, min(top, begin + BLOCK_BYTES)))
@@ -204,7 +204,7 @@ class _Search:
                 return found
         return [] if top <= position + FAR_BYTES else None
 
-    def _earlier(self, found: Dated | None) -> Wanted:
+    def _earlier(self, found: DatedLine | None) -> SinceResult:
         """Searches backwards for a young line: programs with several threads write lines a little out of order."""
         position = found.start if found else self._size
         for _ in range(FAR_BYTES // BLOCK_BYTES):
@@ -212,4 +212,4 @@ class _Search:
             if before is None:
                 break
             found, position = before, before.start
-        return Wanted(position if found else -1, found)
+        return SinceResult(position if found else -1, found)

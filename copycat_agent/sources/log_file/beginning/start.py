@@ -22,7 +22,7 @@ from copycat_agent.sources.log_file.rotation import PACKED_SUFFIXES
 if TYPE_CHECKING:
     from copycat_agent.formats import Reader
     from copycat_agent.sources.files.paths.discovery import MatchedFile
-    from copycat_agent.sources.log_file.followed import Followed
+    from copycat_agent.sources.log_file.followed import FollowedFiles
     from copycat_agent.sources.log_file.log_options import LogFileOptions
     from copycat_agent.sources.planner import Changes
 
@@ -115,7 +115,7 @@ class StartAt:
             return ""
         return f"ignore_older {format_duration(limit)}: last changed {_roughly(age)} ago: at its end"
 
-    def _at_time(self, here: _Here, info: os.stat_result, wanted: float) -> Beginning:
+    def _at_time(self, here: _FileHead, info: os.stat_result, wanted: float) -> Beginning:
         found = since.find(info.st_size, here.lines(), wanted, info.st_mtime)
         if found is None and info.st_mtime < wanted:
             return Beginning(here.at_end(), self._said("last changed before it: at its end"))
@@ -129,8 +129,8 @@ class StartAt:
         why = "its lines are in no order: from its beginning" if not found.position else "behind the last line that is older for certain"
         return Beginning(here.at(found.position), self._said(why))
 
-    def _here(self, fd: int, size: int, path: str) -> _Here:
-        return _Here(fingerprint.reader(fd), self._encoding, size, self._look_back, path)
+    def _here(self, fd: int, size: int, path: str) -> _FileHead:
+        return _FileHead(fingerprint.reader(fd), self._encoding, size, self._look_back, path)
 
     def _said(self, why: str) -> str:
         return f"start_at {self._options.start_at}: {why}"
@@ -142,7 +142,7 @@ def _roughly(seconds: float) -> str:
     return f"{seconds // size:.0f} {unit}"
 
 
-class _Here(NamedTuple):
+class _FileHead(NamedTuple):
     """The first `size` bytes of an open file, and offsets in them."""
 
     read: Reader
@@ -167,10 +167,10 @@ class _Here(NamedTuple):
         return self.at(end or 0)
 
 
-class Unopened:
+class UnopenedFiles:
     """Remembers files that could not be opened: by a saved offset if that can be known without opening them, else until the agent ends."""
 
-    def __init__(self, followed: Followed, start: StartAt, *, follow_symlinks: bool) -> None:
+    def __init__(self, followed: FollowedFiles, start: StartAt, *, follow_symlinks: bool) -> None:
         self._followed = followed
         self._start = start
         self._follow_symlinks = follow_symlinks

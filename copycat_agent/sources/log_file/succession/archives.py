@@ -18,7 +18,7 @@ from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, is_at
 from copycat_agent.sources.files.paths.regular_files import Opener
-from copycat_agent.sources.log_file.followed import Followed
+from copycat_agent.sources.log_file.followed import FollowedFiles
 from copycat_agent.sources.log_file.rotation import rotation_family
 from copycat_agent.sources.log_file.succession import similarity
 from copycat_agent.sources.log_file.succession.rules import Evidence, LongerHead, Newcomer, Original
@@ -34,7 +34,7 @@ TakeOver = Callable[[SourcePartition, SourceOffset, int, Changes], None]
 """`take_over(partition, offset, kept, changes)`: an archive has the partition's first `kept` bytes, and continues in its place."""
 
 
-class _Origin(NamedTuple):
+class _ArchiveOrigin(NamedTuple):
     """A file that an archive may be the rest of: its offset, and its size in unpacked bytes, -1 if that is not known.
 
     `is_there`: it still has what was read of it.
@@ -54,7 +54,7 @@ class _Origin(NamedTuple):
 class Archives:
     """The packed files that were met. A task is told which offsets a file may continue, and finds out which one it does."""
 
-    def __init__(self, followed: Followed, opener: Opener, relatives: Relatives, take_over: TakeOver, log: Log) -> None:
+    def __init__(self, followed: FollowedFiles, opener: Opener, relatives: Relatives, take_over: TakeOver, log: Log) -> None:
         self._followed = followed
         self._opener = opener
         self._relatives = relatives
@@ -111,7 +111,7 @@ class Archives:
         file.set_origins(tuple(one.saved[1] for one in origins), tuple(one.size for one in origins))
         return True
 
-    def _of(self, file: TrackedFile) -> list[_Origin]:
+    def _of(self, file: TrackedFile) -> list[_ArchiveOrigin]:
         """Returns what the file may be the rest of now, in order of preference. Raises OSError."""
         head = similarity.head_of(file)
         saved = self._followed.unfollowed.candidates(file.path, head, None)
@@ -119,7 +119,7 @@ class Archives:
         found += [_followed_origin(one) for one in self._relatives(file) if _has_head(one.offset, head)]
         return sorted(found, key=lambda one: one.rank)
 
-    def _saved_origin(self, saved: Saved) -> _Origin:
+    def _saved_origin(self, saved: Saved) -> _ArchiveOrigin:
         """Returns the origin for a file that is not followed. If it still exists, it has all that was read, and what was added since."""
         partition, offset = saved
         if not self._followed.unfollowed.is_previous(partition):
@@ -127,7 +127,7 @@ class Archives:
                 size = os.lstat(offset.path).st_size
                 if is_at(offset.path, Identity.parse(partition.key)[0]):
                     return _origin_there(saved, size)
-        return _Origin(saved)
+        return _ArchiveOrigin(saved)
 
     def answered(self, file: TrackedFile, result: SplitResult, changes: Changes) -> None:
         """Takes in what a task found a packed file to be the rest of. `changes` hold its progress. Has no effect on other files."""
@@ -191,25 +191,25 @@ class Archives:
         self._barriers.pop(file, None)
 
 
-def _followed_origin(file: TrackedFile) -> _Origin:
+def _followed_origin(file: TrackedFile) -> _ArchiveOrigin:
     """Returns the origin for a followed file. A replaced archive may have less than the new one; the file it was made of has everything."""
     file.refresh()
     saved = file.partition, file.offset
     if file.is_cut or (file.is_packed and file.is_deleted()):
-        return _Origin(saved)
+        return _ArchiveOrigin(saved)
     if file.fd >= 0:
         return _origin_there(saved, file.size)
     info = file.found_by_name(follow_symlinks=True)
-    return _Origin(saved) if info is None else _origin_there(saved, info.st_size)
+    return _ArchiveOrigin(saved) if info is None else _origin_there(saved, info.st_size)
 
 
-def _origin_there(saved: Saved, disk_size: int) -> _Origin:
+def _origin_there(saved: Saved, disk_size: int) -> _ArchiveOrigin:
     """Returns the origin for an existing file of this size on disk. An archive's unpacked size is known once all of it is read."""
     offset = saved[1]
     if not offset.compression:
-        return _Origin(saved, disk_size, is_there=True) if disk_size >= offset.position else _Origin(saved)
+        return _ArchiveOrigin(saved, disk_size, is_there=True) if disk_size >= offset.position else _ArchiveOrigin(saved)
     is_read = offset.done and offset.size == disk_size
-    return _Origin(saved, offset.position if is_read else -1, is_there=True)
+    return _ArchiveOrigin(saved, offset.position if is_read else -1, is_there=True)
 
 
 def _is_no_rest(file: TrackedFile, *, at_once: bool) -> bool:

@@ -12,7 +12,7 @@ from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.identity import identify
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Mark
-from copycat_agent.sources.log_file.followed import Followed
+from copycat_agent.sources.log_file.followed import FollowedFiles
 from copycat_agent.sources.log_file.tracked import OpenedFile
 from copycat_agent.sources.planner import Changes
 
@@ -159,7 +159,7 @@ def _set_back(since: LookTime, by_ns: int) -> LookTime:
     return LookTime(since.at_ns, max(1, since.doubt_ns - by_ns)) if since.at_ns else since
 
 
-class Known(NamedTuple):
+class KnownArchives(NamedTuple):
     """Device and inode of the archives of one log with known content, and when the newest of them was last changed, 0 for none.
 
     If archives are copied from name to name, the oldest first, everything changed before that was there before.
@@ -169,7 +169,7 @@ class Known(NamedTuple):
     newest_ns: int
 
 
-def known_of(paths: Collection[str], followed: Followed, opener: Opener, changes: Changes) -> Known:
+def known_of(paths: Collection[str], followed: FollowedFiles, opener: Opener, changes: Changes) -> KnownArchives:
     """Returns the known archives among `paths`. The saved row of an overwritten one becomes a previous generation."""
     there: list[tuple[int, str]] = []
     for path in paths:
@@ -183,10 +183,10 @@ def known_of(paths: Collection[str], followed: Followed, opener: Opener, changes
             inode = info.st_dev, info.st_ino
             if inode in followed.files or _claims(path, fd, info.st_size, followed, claimed, changes):
                 known[inode] = mtime_ns
-    return Known(frozenset(known), max(known.values(), default=0))
+    return KnownArchives(frozenset(known), max(known.values(), default=0))
 
 
-def _note_written_over(path: str, followed: Followed, opener: Opener, changes: Changes) -> int:
+def _note_written_over(path: str, followed: FollowedFiles, opener: Opener, changes: Changes) -> int:
     """Makes the row of an overwritten file a previous generation. Returns the file's modification time. Raises OSError."""
     with OpenedFile(*opener.open(path)) as opened:
         fd, info = opened.fd, opened.info
@@ -196,7 +196,7 @@ def _note_written_over(path: str, followed: Followed, opener: Opener, changes: C
         return info.st_mtime_ns
 
 
-def _claims(path: str, fd: int, size: int, followed: Followed, claimed: set[SourcePartition], changes: Changes) -> bool:
+def _claims(path: str, fd: int, size: int, followed: FollowedFiles, claimed: set[SourcePartition], changes: Changes) -> bool:
     """Returns whether the open file holds what was read of another one, and no older one does. Raises OSError.
 
     Equal text alone is no proof. Returns False for a packed file: a task finds out what it holds.

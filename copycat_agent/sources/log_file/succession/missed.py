@@ -24,12 +24,12 @@ from copycat_agent.sources.files.identity import Identity, identify, identify_by
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
 from copycat_agent.sources.files.paths.regular_files import Opener, PassedOverError, why_not
-from copycat_agent.sources.log_file.followed import Followed
-from copycat_agent.sources.log_file.meeting import Meeting
+from copycat_agent.sources.log_file.followed import FollowedFiles
+from copycat_agent.sources.log_file.meeting import FileIntake
 from copycat_agent.sources.log_file.rotation import is_newest, log_of, rotation_family, unpacked_name
 from copycat_agent.sources.log_file.succession import last_look, similarity
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS, LastLook, LookTime
-from copycat_agent.sources.log_file.succession.rules import OutsideContent, Unseen, is_owed, why_owed
+from copycat_agent.sources.log_file.succession.rules import OutsideContent, UnseenFile, is_owed, why_owed
 from copycat_agent.sources.log_file.succession.unclaimed import NOBODY_LOOKED, members
 from copycat_agent.sources.log_file.tracked import OpenedFile, TrackedFile
 from copycat_agent.sources.log_file.unfollowed import Saved
@@ -42,7 +42,7 @@ WHY = "it was made and rotated out of the patterns while nobody looked: from its
 
 
 @dataclass(slots=True)
-class _Rotation:
+class _MissedRotation:
     """A log that was rotated since then.
 
     `cut` are those of its files that were cut in place, and `copied` those of them whose copies are found; `may_be_cut`: one may have been,
@@ -55,7 +55,7 @@ class _Rotation:
     copied: set[SourcePartition] = field(default_factory=set)
     may_be_cut: bool = False
     there: set[tuple[int, int]] | None = None
-    known: last_look.Known | None = None
+    known: last_look.KnownArchives | None = None
 
     @property
     def is_in_doubt(self) -> bool:
@@ -63,11 +63,11 @@ class _Rotation:
         return bool(self.cut) or self.may_be_cut or self.since.doubt_ns < self.since.at_ns
 
 
-class Missed:
+class MissedRotations:
     """Used by one catalog: `begin` before a scan, `left` for its findings, then `met`, `follow` and `end`."""
 
     def __init__(
-        self, followed: Followed, opener: Opener, discovery: Discovery, meeting: Meeting, passed_over: PassedOver, log: Log
+        self, followed: FollowedFiles, opener: Opener, discovery: Discovery, meeting: FileIntake, passed_over: PassedOver, log: Log
     ) -> None:  # fmt: skip
         self._followed = followed
         self._opener = opener
@@ -76,7 +76,7 @@ class Missed:
         self._passed_over = passed_over
         self._log = log
         self._last_look = LastLook()
-        self._rotations: dict[tuple[str, str], _Rotation] = {}
+        self._rotations: dict[tuple[str, str], _MissedRotation] = {}
         self._before: list[tuple[SourcePartition, SourceOffset]] | None = None
         self._has_looked = False
         self.has_unopened = False
@@ -116,7 +116,7 @@ class Missed:
         since = self._last_look.before(path.rpartition("/")[0])
         if not since.at_ns:
             return  # files outside the patterns from before the first scan are not wanted
-        rotation = self._rotations.setdefault(log_of(path), _Rotation(since))
+        rotation = self._rotations.setdefault(log_of(path), _MissedRotation(since))
         earlier = LookTime(since_ns - SLACK_NS, since_ns - SLACK_NS) if since_ns else since
         rotation.since = LookTime(*map(min, rotation.since, since, earlier))
         rotation.there = rotation.known = None
@@ -169,7 +169,7 @@ class Missed:
         except OSError:
             return True
 
-    def _still_open(self, changes: Changes) -> dict[tuple[str, str], _Rotation]:
+    def _still_open(self, changes: Changes) -> dict[tuple[str, str], _MissedRotation]:
         """Takes up missed files. Returns the rotations with files that could not be decided on yet."""
         open_still, listings = {}, members(self._rotations)
         for name, rotation in self._rotations.items():
@@ -188,7 +188,7 @@ class Missed:
         is_double = {path for path in there if unpacked_name(path) != path and unpacked_name(path) in there}
         return [path for path in there - is_double if not self._discovery.may_match(path)]
 
-    def _unknown(self, paths: Iterable[str], rotation: _Rotation) -> Iterator[tuple[int, str]]:
+    def _unknown(self, paths: Iterable[str], rotation: _MissedRotation) -> Iterator[tuple[int, str]]:
         """Yields files that are not followed and were written to since then, with their times."""
         inodes: set[tuple[int, int]] = set()
         for path in paths:
@@ -203,7 +203,7 @@ class Missed:
                 yield info.st_mtime_ns, path
         rotation.there = inodes if rotation.there is None else rotation.there
 
-    def _take_up(self, path: str, rotation: _Rotation, changes: Changes) -> bool:
+    def _take_up(self, path: str, rotation: _MissedRotation, changes: Changes) -> bool:
         """Follows the file if it has to be read. Returns False if that is not known yet, or it cannot be read now."""
         try:
             opened = OpenedFile(*self._opener.open(path))
@@ -224,7 +224,7 @@ class Missed:
                 self._passed_over.warn(path, f"{why_not(error)}; {NOBODY_LOOKED}")
                 return False
 
-    def _leave_for_later(self, path: str, rotation: _Rotation, changes: Changes) -> bool:
+    def _leave_for_later(self, path: str, rotation: _MissedRotation, changes: Changes) -> bool:
         """Saves a row for a file that may not be opened, which a later search finds: the rotation need not stay open for it.
 
         Returns False if it is not known whether it has to be read.
@@ -245,13 +245,13 @@ class Missed:
             return True
         return partition in changes.offsets or not rotation.is_in_doubt
 
-    def _why_owed(self, opened: OpenedFile, rotation: _Rotation, changes: Changes) -> str:
+    def _why_owed(self, opened: OpenedFile, rotation: _MissedRotation, changes: Changes) -> str:
         """Returns why the open file has to be read, as a message; "" if it has not. Raises OSError."""
         identity, info = identify(opened.fd, opened.info), opened.info
         if self._followed.unfollowed.knows(identity, opened.fd, info.st_size, changes):
             return ""
         known, since = rotation.known, rotation.since
-        found = Unseen(
+        found = UnseenFile(
             birth_ns=identity.birth_ns,
             mtime_ns=info.st_mtime_ns,
             looked_ns=since.at_ns,
@@ -267,7 +267,7 @@ class Missed:
         reading = [one for one in self._followed.relatives(path) if one.in_flight]
         return any(one.is_cut or not (one.is_packed or one.holds()) for one in reading)
 
-    def _take(self, path: str, opened: OpenedFile, rotation: _Rotation, why: str, changes: Changes) -> bool:
+    def _take(self, path: str, opened: OpenedFile, rotation: _MissedRotation, why: str, changes: Changes) -> bool:
         """Follows the file if its content has to be read, too. Returns False if that is not known yet. Raises OSError before any change."""
         read, size = fingerprint.reader(opened.fd), opened.info.st_size
         is_packed = bool(packed.compression_of(read))
@@ -284,7 +284,7 @@ class Missed:
                 self._followed.unfollowed.forget(copied[0], changes)
         return owed is not None
 
-    def _begin(self, file: TrackedFile, rotation: _Rotation, why: str, changes: Changes) -> None:
+    def _begin(self, file: TrackedFile, rotation: _MissedRotation, why: str, changes: Changes) -> None:
         """Begins a missed file. Its row keeps a second start from reading it again; if its log was cut, it is older than the live file."""
         file.set_why(f"{WHY} ({why})")
         changes.offsets[file.partition] = file.remembered(gone=True)
@@ -299,7 +299,7 @@ class Missed:
         offsets = [one for one in saved if one is not None and rotation_family(one.path) == name and one.fingerprint.head_bytes]
         return any(0 < one.position <= size and fingerprint.holds(read, one.fingerprint, one.position) for one in offsets)
 
-    def _is_in_live(self, path: str, opened: OpenedFile, rotation: _Rotation) -> bool:
+    def _is_in_live(self, path: str, opened: OpenedFile, rotation: _MissedRotation) -> bool:
         """Returns whether it is younger than the live file of its log, which was not cut, and begins like it. Raises OSError."""
         newest = self._followed.at("/".join(log_of(path)))
         if newest is None or rotation.cut or newest.is_packed or newest.identity.birth_ns > identify(opened.fd, opened.info).birth_ns:
@@ -308,7 +308,7 @@ class Missed:
             size = opened.info.st_size
             return is_open and 0 < size <= newest.size and similarity.agree(fingerprint.reader(opened.fd), newest.read, size)
 
-    def _copied(self, rotation: _Rotation, read: Reader, size: int, changes: Changes) -> Saved | None:
+    def _copied(self, rotation: _MissedRotation, read: Reader, size: int, changes: Changes) -> Saved | None:
         """Returns the row that the file is a copy of, if no rest of it is missing; the oldest copy wins. Raises OSError.
 
         The original was cut before anything of it was read; or it was written to, and read, between the copy and the cut, and nothing in

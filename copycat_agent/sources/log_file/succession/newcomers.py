@@ -17,7 +17,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, is_at
 from copycat_agent.sources.files.paths.regular_files import Opener
-from copycat_agent.sources.log_file.followed import Followed
+from copycat_agent.sources.log_file.followed import FollowedFiles
 from copycat_agent.sources.log_file.rotation import dated_family, is_newest, is_rotated, rotation_family
 from copycat_agent.sources.log_file.succession import rules, similarity
 from copycat_agent.sources.log_file.succession.archives import Archives
@@ -34,7 +34,7 @@ PREVIOUS = "what was not read of it before it was begun anew is looked for, and 
 
 
 @dataclass(slots=True)
-class _Undecided:
+class _PendingNewcomer:
     """The state of a file that is not read yet.
 
     `is_unjudged`: it may be the copy or the rest of another file. `previous`: the unread rest of this generation of it comes first, if it
@@ -53,7 +53,7 @@ class _Undecided:
 class Newcomers:
     """Decides what the new files of one connector are. Until that is known, a file is `unjudged` and not read."""
 
-    def __init__(self, followed: Followed, opener: Opener, log: Log) -> None:
+    def __init__(self, followed: FollowedFiles, opener: Opener, log: Log) -> None:
         self._followed = followed
         self._opener = opener
         self._log = log
@@ -61,7 +61,7 @@ class Newcomers:
         self.needs_scan = False
         self.is_due = False
         """Whether a batch that a file was waiting for has returned, and `judge` has not run since."""
-        self.undecided: dict[TrackedFile, _Undecided] = {}
+        self.undecided: dict[TrackedFile, _PendingNewcomer] = {}
         """The files that must not be read yet."""
         self._copies: dict[SourcePartition, TrackedFile] = {}
 
@@ -70,7 +70,7 @@ class Newcomers:
         for file in newcomers:
             if file.is_packed or not file.packing.is_known or self._may_be_rest(file):
                 file.held_back(NOT_COMPARED)
-                self.undecided.setdefault(file, _Undecided()).is_unjudged = True
+                self.undecided.setdefault(file, _PendingNewcomer()).is_unjudged = True
 
     def hold(self, begun: list[TrackedFile], changes: Changes) -> None:
         """Takes up files that were cut or overwritten and begin anew.
@@ -85,7 +85,7 @@ class Newcomers:
             offset = unfollowed.known(previous, changes) if previous in unfollowed.unclaimed else None
             if offset is not None and _has_unread_text(offset) and fresh.draining_since is None:
                 past = max(0.0, time.time() - offset.gone_ms / 1000)
-                self.undecided[fresh] = _Undecided(previous=previous, held_until=time.monotonic() + rules.QUIET_SECONDS - past)
+                self.undecided[fresh] = _PendingNewcomer(previous=previous, held_until=time.monotonic() + rules.QUIET_SECONDS - past)
         self.add([fresh for fresh in begun if is_rotated(fresh.path)])
         for fresh in begun:
             self._free(fresh)
@@ -99,7 +99,7 @@ class Newcomers:
                 continue
             is_begun = file.removed or file.in_flight or file.offset.position > 0
             if is_begun or self._is_decided(file, changes, at_once=at_once):
-                self.undecided[file] = _Undecided(previous=state.previous, held_until=state.held_until)
+                self.undecided[file] = _PendingNewcomer(previous=state.previous, held_until=state.held_until)
                 self.archives.judged(file)
                 self._free(file)
 
@@ -205,7 +205,7 @@ class Newcomers:
             self.needs_scan |= verdict.needs_scan
             file.held_back(verdict.why)
             return False
-        if isinstance(verdict, rules.GoOn):
+        if isinstance(verdict, rules.Continuation):
             offset = _shorter(file, verdict.offset) if verdict.is_shorter else verdict.offset
             for relative in self._relatives(file):
                 if relative.partition == verdict.partition:  # it is deleted, and only its descriptor leads to it

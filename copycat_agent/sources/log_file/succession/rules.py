@@ -130,7 +130,7 @@ class Undecided(NamedTuple):
     needs_scan: bool = False
 
 
-class GoOn(NamedTuple):
+class Continuation(NamedTuple):
     """The newcomer continues the offset of `partition`. `is_shorter`: it holds less than was read, and continues at its own end."""
 
     partition: SourcePartition
@@ -139,13 +139,13 @@ class GoOn(NamedTuple):
     is_shorter: bool = False
 
 
-class Own(NamedTuple):
+class OwnFile(NamedTuple):
     """The newcomer is read as a file of its own. `other`: the path of a file with the same content, "" if there is none."""
 
     other: str = ""
 
 
-Verdict = Undecided | GoOn | Own
+Verdict = Undecided | Continuation | OwnFile
 
 
 # -- rules --------------------------------------------------------------------------------------------------------------------------
@@ -160,10 +160,10 @@ def match(newcomer: Newcomer, evidence: Iterable[Evidence]) -> Verdict:
         return Undecided("it is empty")
     if not newcomer.has_enough:
         return Undecided("it has too few bytes to tell whether it is packed")
-    own = Own()
+    own = OwnFile()
     for found in evidence:
         verdict = _judge(newcomer, found)
-        if isinstance(verdict, Own):
+        if isinstance(verdict, OwnFile):
             own = verdict
         elif verdict is not None:
             return verdict
@@ -171,7 +171,7 @@ def match(newcomer: Newcomer, evidence: Iterable[Evidence]) -> Verdict:
 
 
 def _judge(newcomer: Newcomer, found: Evidence) -> Verdict | None:
-    """Returns the verdict by one piece of evidence; None if it decides nothing. `Own` holds unless a later piece decides otherwise."""
+    """Returns the verdict by one piece of evidence; None if it decides nothing. `OwnFile` holds unless a later piece decides otherwise."""
     verdict: Verdict | None = None
     match found:
         case BeingRead(path):
@@ -189,7 +189,7 @@ def _judge(newcomer: Newcomer, found: Evidence) -> Verdict | None:
         case DeletedFile(_, offset, True):
             verdict = Undecided(f"a task still reads {offset.path}, which is deleted")
         case DeletedFile(partition, offset):
-            verdict = GoOn(partition, offset, "it came into the place of that file, which is deleted, and has all that it held")
+            verdict = Continuation(partition, offset, "it came into the place of that file, which is deleted, and has all that it held")
         case StandingFile():
             verdict = _copy_of(newcomer, found)
     return verdict
@@ -207,30 +207,30 @@ def can_prove(offset: SourceOffset, *, is_previous: bool, copied: int) -> bool:
     return is_previous or copied > 0 or offset.fingerprint.head_bytes == fingerprint.HEAD_BYTES
 
 
-def claim(newcomer: Newcomer, found: UnfollowedRow) -> GoOn | None:
+def claim(newcomer: Newcomer, found: UnfollowedRow) -> Continuation | None:
     """Returns that the newcomer continues a file if it has that file's bytes and they are nowhere else; None if not."""
     partition, offset = found.partition, found.offset
     if not can_prove(offset, is_previous=found.is_previous, copied=found.copied) or found.stands:
         return None
     if found.holds:
-        return GoOn(partition, offset, "it holds the bytes before that offset, and that file has them no more")
+        return Continuation(partition, offset, "it holds the bytes before that offset, and that file has them no more")
     if found.copied and not offset.position:
-        return GoOn(partition, offset, "it was seen to be a copy of it before it was cut, and nothing of it had been read")
+        return Continuation(partition, offset, "it was seen to be a copy of it before it was cut, and nothing of it had been read")
     is_copy = (found.copied == newcomer.size or found.made_after) and found.was_read_later  # else it may hold what was written since a cut
     if is_copy and 0 < newcomer.size < offset.position:
         why = "it is a copy that was made before that file was written to, and read, for the last time"
-        return GoOn(partition, offset, why, is_shorter=True)
+        return Continuation(partition, offset, why, is_shorter=True)
     return None
 
 
-def claim_unread(newcomer: Newcomer, found: UnreadRow) -> GoOn | None:
+def claim_unread(newcomer: Newcomer, found: UnreadRow) -> Continuation | None:
     """Returns the same for a row of which nothing was read: only its time, or an equal size, proves a copy."""
     if found.offset.position:
         return None
     if found.made_after:
-        return GoOn(found.partition, found.offset, "it was made while that file stood in its place unread, so it is a copy")
+        return Continuation(found.partition, found.offset, "it was made while that file stood in its place unread, so it is a copy")
     if newcomer.size >= found.offset.size:
-        return GoOn(found.partition, found.offset, "it is as large as that file was when it was cut unread")
+        return Continuation(found.partition, found.offset, "it is as large as that file was when it was cut unread")
     return None
 
 
@@ -243,14 +243,14 @@ def _copy_of(newcomer: Newcomer, found: StandingFile) -> Verdict:
     """Makes a copy of an existing file wait until that one is cut or gone, or nothing happens for a while."""
     if newcomer.may_grow and found.caught_up_seconds < QUIET_SECONDS:
         return Undecided(f"so far it is a copy of {found.path}, which may be about to be cut")
-    return Own(found.path)
+    return OwnFile(found.path)
 
 
 HOLDS_REST = "no pattern matches it, and it holds the bytes before that offset"
 """Why a file outside the patterns continues an unclaimed range: only its bytes relate it to that, so they have to be the same."""
 
 
-class Unseen(NamedTuple):
+class UnseenFile(NamedTuple):
     """The findings on a file outside the patterns, whose log was rotated. Times are epoch nanoseconds, 0 if not known.
 
     `birth_ns` and `mtime_ns` are its own. A file made at `looked_ns` or later was never seen, one made before `doubt_ns` existed when the
@@ -267,7 +267,7 @@ class Unseen(NamedTuple):
     newest_ns: int
 
 
-def why_owed(found: Unseen) -> str:
+def why_owed(found: UnseenFile) -> str:
     """Returns why the file has to be read, as a message; "" if it has not."""
     if not found.birth_ns or found.birth_ns >= found.looked_ns:
         return "it was made since the connector last looked"
@@ -298,7 +298,7 @@ def is_owed(found: OutsideContent) -> bool | None:
     return not ((found.copied is not None and found.copied.position) or found.is_in_live)
 
 
-class Content(NamedTuple):
+class KnownContent(NamedTuple):
     """The findings in a known file: `size` bytes, of which `position` were read.
 
     `begins_otherwise`: nothing of it is read, and its first bytes have changed. `holds`: it has the bytes that were read.
@@ -310,7 +310,7 @@ class Content(NamedTuple):
     holds: bool
 
 
-def why_anew(found: Content) -> str:
+def why_anew(found: KnownContent) -> str:
     """Returns why a file no longer is what was read, or seen, of it, so that it begins anew; "" if it still is."""
     if found.begins_otherwise:
         return "it was cut, and written to again, before anything of it was read"

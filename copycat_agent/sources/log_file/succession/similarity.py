@@ -142,7 +142,7 @@ def _why_other_bytes(file: TrackedFile, opener: Opener, warn: Warn) -> str:
         if not file.open(opener):
             return ""
         file.note_verified()
-        found = rules.Content(file.size, file.offset.position, file.begins_otherwise(), file.holds())
+        found = rules.KnownContent(file.size, file.offset.position, file.begins_otherwise(), file.holds())
         return rules.why_anew(found)
     except OSError as error:
         warn(file.path, f"cannot be read: {error.strerror}")

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
-from copycat_agent.sources.files.identity import Identity, Whereabouts, identify
+from copycat_agent.sources.files.identity import Identity, InodeFinder, identify
 from copycat_agent.sources.files.packing import compressions, packed
 from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
 from copycat_agent.sources.files.paths.regular_files import Opener, why_not
-from copycat_agent.sources.log_file.followed import Followed
-from copycat_agent.sources.log_file.meeting import Meeting
+from copycat_agent.sources.log_file.followed import FollowedFiles
+from copycat_agent.sources.log_file.meeting import FileIntake
 from copycat_agent.sources.log_file.rotation import is_rotated, log_of, logs_of, rotation_family
 from copycat_agent.sources.log_file.succession.newcomers import Newcomers
 from copycat_agent.sources.log_file.succession.rules import HOLDS_REST
@@ -30,16 +30,16 @@ _FEW_LOGS = 16
 """Comparing up to this many prefixes is faster than parsing the names of a large directory."""
 
 
-class Search:
+class UnclaimedSearch:
     """Searches for files that left their patterns while they were not open: the agent was not running, or had closed them for room."""
 
-    def __init__(self, followed: Followed, opener: Opener, discovery: Discovery, meeting: Meeting, passed_over: PassedOver) -> None:
+    def __init__(self, followed: FollowedFiles, opener: Opener, discovery: Discovery, meeting: FileIntake, passed_over: PassedOver) -> None:
         self._followed = followed
         self._opener = opener
         self._discovery = discovery
         self._meeting = meeting
         self._passed_over = passed_over
-        self._whereabouts = Whereabouts()
+        self._whereabouts = InodeFinder()
         self.why = "the file went away while the agent did not run"
         """Why there may be such files, given as the reason of their losses; "" if there are none."""
 
@@ -49,7 +49,7 @@ class Search:
         The next scan searches again if not every existing file could be opened. A file under a name that a pattern matches cannot be read
         now, and a scan will find it.
         """
-        self._whereabouts = Whereabouts()
+        self._whereabouts = InodeFinder()
         # The oldest first: of two that had the live name of a log, the one that is met later is ordered after the other.
         rows = sorted(self._followed.unfollowed.followed_last(changes), key=_birth)
         # Checked row by row: the file of one row may have been taken up by another one, saved with another device number.
@@ -117,7 +117,7 @@ def _birth(saved: Saved) -> int:
 class UnclaimedRanges:
     """Decides on unclaimed ranges, after a whole scan has searched the matching files for them."""
 
-    def __init__(self, followed: Followed, newcomers: Newcomers, opener: Opener, discovery: Discovery, meeting: Meeting) -> None:
+    def __init__(self, followed: FollowedFiles, newcomers: Newcomers, opener: Opener, discovery: Discovery, meeting: FileIntake) -> None:
         self._followed = followed
         self._newcomers = newcomers
         self._opener = opener

@@ -20,9 +20,17 @@ from copycat_agent.logs import Log
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.paths.matching import normalise
 from copycat_agent.sources.spool_dir.cleanup import target_notes
-from copycat_agent.sources.spool_dir.cleanup.copies import Copies, Put, remove_done_file
-from copycat_agent.sources.spool_dir.cleanup.folders import ChangedError, CleanupTargets, Folder, KeptError, Unsynced, folder, target
-from copycat_agent.sources.spool_dir.cleanup.moves import Item, Seen, delete, finish_deletion, free_name, is_written, seen
+from copycat_agent.sources.spool_dir.cleanup.copies import Copies, FilePlacement, remove_done_file
+from copycat_agent.sources.spool_dir.cleanup.folders import (
+    ChangedError,
+    CleanupDelayedError,
+    CleanupTargets,
+    Folder,
+    Unsynced,
+    folder,
+    target,
+)
+from copycat_agent.sources.spool_dir.cleanup.moves import CleanupItem, NameState, delete, finish_deletion, free_name, is_written, seen
 from copycat_agent.sources.spool_dir.cleanup.target_notes import Retention
 from copycat_agent.sources.spool_dir.spool_options import CleanupOptions
 
@@ -53,9 +61,9 @@ class FinishedFile(NamedTuple):
     saved_as: Identity | None = None
 
     @property
-    def item(self) -> Item:
+    def item(self) -> CleanupItem:
         """The file in the form that the steps take."""
-        return Item(self.path.rpartition("/")[2], self.identity, self.size, self.mtime_ns, self.saved_as)
+        return CleanupItem(self.path.rpartition("/")[2], self.identity, self.size, self.mtime_ns, self.saved_as)
 
     @property
     def is_bad(self) -> bool:
@@ -159,7 +167,7 @@ class Cleaner:
         except ChangedError as error:
             self._log.warning("a file has changed since it was read; it is not cleaned up", path=file.path, why=error)
             return Outcome("changed", why=str(error))
-        except KeptError as error:
+        except CleanupDelayedError as error:
             return Outcome("kept", why=error.why, retry_seconds=error.retry_seconds)
         except OSError as error:
             return Outcome("kept", why=self._targets.words(error, troubled=file.is_bad), retry_seconds=None)
@@ -185,18 +193,18 @@ class Cleaner:
                 top.prune(above)
             return outcome
 
-    def _clean_in(self, home: Folder, above: str, file: FinishedFile, item: Item) -> Outcome:
+    def _clean_in(self, home: Folder, above: str, file: FinishedFile, item: CleanupItem) -> Outcome:
         state = seen(home, item.name, item)
-        if state is not Seen.IT and finish_deletion(home, item):
+        if state is not NameState.IT and finish_deletion(home, item):
             self._forget_copy(file, item)
             return Outcome("cleaned")
-        if state is Seen.NOTHING:
+        if state is NameState.NOTHING:
             return self._gone(file, item)
-        if state is Seen.OTHER:
+        if state is NameState.OTHER:
             self._forget_copy(file, item)
             raise ChangedError("it was replaced or written to since it was read")
         if is_written(home, item.name):  # data written to it after it was removed would never be read
-            raise KeptError("a program has it open for writing")
+            raise CleanupDelayedError("a program has it open for writing")
         path = self._targets.path_of(troubled=file.is_bad)
         if path is None:
             remove_done_file(file.done_file, self._unsynced)
@@ -205,7 +213,7 @@ class Cleaner:
             return Outcome("cleaned")
         return self._set_aside(home, above, file, item, path)
 
-    def _set_aside(self, home: Folder, above: str, file: FinishedFile, item: Item, path: str) -> Outcome:
+    def _set_aside(self, home: Folder, above: str, file: FinishedFile, item: CleanupItem, path: str) -> Outcome:
         with target(path) as root:
             self._targets.refuse(root, home)
             if path not in self._swept:
@@ -215,7 +223,7 @@ class Cleaner:
             rest = "/".join(filter(None, (f"{target_notes.moment(file.mtime_ns):%Y-%m-%d}" if dated else "", above)))
             with root.made(rest) as goal:
                 self._unsynced.add(goal)
-                put = Put(root, rest, goal, self._retain.get(path), self._copies)
+                put = FilePlacement(root, rest, goal, self._retain.get(path), self._copies)
                 put.done_file(file.done_file, self._unsynced)
                 name = put.file(home, item, lambda: self._choose(put, file, item))
                 self._unsynced.add(goal)
@@ -226,7 +234,7 @@ class Cleaner:
             self._log.debug("moved a file", path=file.path, target=where)
         return Outcome("cleaned", where)
 
-    def _choose(self, put: Put, file: FinishedFile, item: Item) -> str:
+    def _choose(self, put: FilePlacement, file: FinishedFile, item: CleanupItem) -> str:
         """Returns a free name; for a bad file it also writes the explanation beside it."""
         if not file.is_bad:
             return free_name(put.goal, item.name)
@@ -239,11 +247,11 @@ class Cleaner:
         printable = os.fsencode(file.path).decode("utf-8", "backslashreplace")
         return {"connector": self._connector, "file": printable, **reached}
 
-    def _gone(self, file: FinishedFile, item: Item) -> Outcome:
+    def _gone(self, file: FinishedFile, item: CleanupItem) -> Outcome:
         self._forget_copy(file, item)
         return Outcome("gone")
 
-    def _forget_copy(self, file: FinishedFile, item: Item) -> None:
+    def _forget_copy(self, file: FinishedFile, item: CleanupItem) -> None:
         path = self._targets.path_of(troubled=file.is_bad)
         if path is not None and self._options.across_devices == "copy":
             try:

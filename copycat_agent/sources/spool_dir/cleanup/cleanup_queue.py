@@ -25,7 +25,7 @@ PAUSE_SECONDS = (1.0, 60.0)
 """First and longest pause between two attempts for a file that cannot be cleaned up."""
 
 
-class _Due(NamedTuple):
+class _DueFile(NamedTuple):
     """A file to clean up. `number` is its latest turn; `why` is the reason of the last of its `failures`."""
 
     row: Row
@@ -54,7 +54,7 @@ class CleanupQueue:
         self._changed = changed
         self._clock = clock
         self._counts_records = counts_records
-        self._due: dict[SourcePartition, _Due] = {}
+        self._due: dict[SourcePartition, _DueFile] = {}
         self._turns: list[tuple[float, int, SourcePartition]] = []
         self._numbers = itertools.count()
         self._told = ""
@@ -78,9 +78,9 @@ class CleanupQueue:
             if row.partition in self._due:
                 self._due[row.partition] = self._due[row.partition]._replace(row=row)
             elif does[bool(row.offset.trouble)]:
-                self._put(_Due(row, 0), 0.0)
+                self._put(_DueFile(row, 0), 0.0)
 
-    def _put(self, due: _Due, at: float) -> None:
+    def _put(self, due: _DueFile, at: float) -> None:
         number = next(self._numbers)
         self._due[due.row.partition] = due._replace(number=number)
         heapq.heappush(self._turns, (at, number, due.row.partition))
@@ -118,14 +118,14 @@ class CleanupQueue:
     def work(self) -> None:
         """Cleans up the files that are due, as many as fit into a short call."""
         now = self._clock()
-        tried: list[_Due] = []
+        tried: list[_DueFile] = []
         while self.next_at <= now and len(tried) < AT_ONCE:
             tried.append(self._due[heapq.heappop(self._turns)[2]])
         if tried:
             for due, outcome in zip(tried, self._cleaner.clean([self._finished(due.row) for due in tried]), strict=True):
                 self._take_in(due, outcome)
 
-    def _take_in(self, due: _Due, outcome: Outcome) -> None:
+    def _take_in(self, due: _DueFile, outcome: Outcome) -> None:
         if outcome.state == "kept":
             self._keep(due, outcome)
             return
@@ -135,7 +135,7 @@ class CleanupQueue:
         elif outcome.state != "stays":
             self._cleaned.append(due.row)
 
-    def _keep(self, due: _Due, outcome: Outcome) -> None:
+    def _keep(self, due: _DueFile, outcome: Outcome) -> None:
         seconds = outcome.retry_seconds
         if seconds is None:
             seconds = wait_seconds(PAUSE_SECONDS, due.failures)

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from copycat_agent.sources.files.identity import identify
-from copycat_agent.sources.spool_dir.cleanup.folders import PREFIX, ChangedError, Folder, KeptError, Unsynced, folder
+from copycat_agent.sources.spool_dir.cleanup.folders import PREFIX, ChangedError, CleanupDelayedError, Folder, Unsynced, folder
 from copycat_agent.sources.spool_dir.cleanup.moves import (
     NO_LINK,
     Choose,
-    Item,
-    Seen,
+    CleanupItem,
+    NameState,
     delete,
     free_name,
     is_numbered,
@@ -47,11 +47,11 @@ class Copies:
         self._prefix = f"{PREFIX}{connector}-"
         self._current: _Copy | None = None
 
-    def part_name(self, item: Item) -> str:
+    def part_name(self, item: CleanupItem) -> str:
         """Returns the name of a copy until it is complete."""
         return f"{self._prefix}{item.key}.part"
 
-    def carry(self, home: Folder, item: Item, root: Folder, goal: Folder, choose: Choose) -> str:
+    def carry(self, home: Folder, item: CleanupItem, root: Folder, goal: Folder, choose: Choose) -> str:
         """Does the next step of a copy. Returns the name in `goal` once the original is deleted. `root`: the target, which holds the parts.
 
         Raises KeptError while there is more to copy, ChangedError, OSError.
@@ -63,40 +63,40 @@ class Copies:
         copy = self._copy_of(home, item, root)
         try:
             if not copy.step(time.monotonic() + STEP_SECONDS):
-                raise KeptError(f"is being copied to {goal.path}, {copy.position:,} of {item.size:,} bytes", 0.0)
+                raise CleanupDelayedError(f"is being copied to {goal.path}, {copy.position:,} of {item.size:,} bytes", 0.0)
             copy.finish()
         except (OSError, ChangedError):
             self.close()
             raise
         self.close()
-        if seen(home, item.name, item) is not Seen.IT:
+        if seen(home, item.name, item) is not NameState.IT:
             root.remove(part)
             raise ChangedError("it was replaced or written to while it was copied")
         return self._end(home, item, root, _name(root, part, goal, choose))
 
-    def _copy_of(self, home: Folder, item: Item, root: Folder) -> _Copy:
+    def _copy_of(self, home: Folder, item: CleanupItem, root: Folder) -> _Copy:
         if self._current is not None and self._current.item != item:
-            raise KeptError(f"waits until {self._current.item.name} is copied", 0.0)
+            raise CleanupDelayedError(f"waits until {self._current.item.name} is copied", 0.0)
         if self._current is None:
             self._current = _Copy(home, item, root, self.part_name(item))
         return self._current
 
-    def _end(self, home: Folder, item: Item, root: Folder, name: str) -> str:
+    def _end(self, home: Folder, item: CleanupItem, root: Folder, name: str) -> str:
         delete(home, item, unless_written=False)
         home.sync()
         root.remove(self.part_name(item))
         return name
 
-    def forget(self, root: Folder, item: Item) -> None:
+    def forget(self, root: Folder, item: CleanupItem) -> None:
         """Removes the part of a file whose original is gone: the copy has its final name, or is not needed."""
         if self._current is not None and self._current.item == item:
             self.close()
         root.remove(self.part_name(item))
 
-    def carry_mark(self, home: Folder, item: Item, root: Folder, goal: Folder, choose: Choose) -> str:
+    def carry_mark(self, home: Folder, item: CleanupItem, root: Folder, goal: Folder, choose: Choose) -> str:
         """Copies a done file in one call. One with the same bytes and times in `goal` is this one, copied before a crash."""
         if item.size > MARK_BYTES:
-            raise KeptError(f"its done file is too large to be copied: {item.size:,} bytes, {MARK_BYTES:,} at most")
+            raise CleanupDelayedError(f"its done file is too large to be copied: {item.size:,} bytes, {MARK_BYTES:,} at most")
         name = next((other for other in goal.names() if is_numbered(item.name, other) and _is_same(home, item, goal, other)), "")
         if not name:
             copy = _Copy(home, item, root, self.part_name(item))
@@ -112,7 +112,7 @@ class Copies:
         home.remove(item.name)
         return name
 
-    def keep_only(self, items: set[Item]) -> None:
+    def keep_only(self, items: set[CleanupItem]) -> None:
         """Ends a copy that is not among `items`, so that it does not block the others."""
         if self._current is not None and self._current.item not in items:
             self.close()
@@ -135,7 +135,7 @@ class Copies:
 class _Copy:
     """One copy in progress. Methods raise OSError."""
 
-    def __init__(self, home: Folder, item: Item, root: Folder, part: str) -> None:
+    def __init__(self, home: Folder, item: CleanupItem, root: Folder, part: str) -> None:
         self.item = item
         self.position = 0
         self._from = os.open(item.name, _READ, dir_fd=home.fd)
@@ -185,7 +185,7 @@ class _Copy:
         self._from = self._to = -1
 
 
-def _is_same(home: Folder, item: Item, goal: Folder, name: str) -> bool:
+def _is_same(home: Folder, item: CleanupItem, goal: Folder, name: str) -> bool:
     """Returns whether the small file in `goal` is a copy of this one."""
     info = goal.look(name)
     if info is None or not stat.S_ISREG(info.st_mode) or (info.st_size, info.st_mtime_ns) != (item.size, item.mtime_ns):
@@ -219,7 +219,7 @@ def _link_or_rename(root: Folder, part: str, goal: Folder, name: str) -> None:
         rename_new(root, part, goal, name)
 
 
-class Put:
+class FilePlacement:
     """Puts files into `goal`, the directory `rest` below the target `root`, and notes them for deletion after `retain`."""
 
     def __init__(self, root: Folder, rest: str, goal: Folder, retention: Retention | None, copies: Copies) -> None:
@@ -229,7 +229,7 @@ class Put:
         self._retention = retention
         self._copies = copies
 
-    def file(self, home: Folder, item: Item, choose: Choose) -> str:
+    def file(self, home: Folder, item: CleanupItem, choose: Choose) -> str:
         """Puts a file there. Returns its name. Raises KeptError while a copy goes on, ChangedError, OSError."""
         return self._put(home, item, choose, self._copies.carry)
 
@@ -238,7 +238,9 @@ class Put:
         for home, item in _done_file(path, unsynced):
             self._put(home, item, lambda: free_name(self.goal, item.name), self._copies.carry_mark)  # noqa: B023 - there is one at most
 
-    def _put(self, home: Folder, item: Item, choose: Choose, carry: Callable[[Folder, Item, Folder, Folder, Choose], str]) -> str:
+    def _put(
+        self, home: Folder, item: CleanupItem, choose: Choose, carry: Callable[[Folder, CleanupItem, Folder, Folder, Choose], str]
+    ) -> str:
         is_copied = home.mount != self.goal.mount
 
         def chosen() -> str:
@@ -262,7 +264,7 @@ def remove_done_file(path: str, unsynced: Unsynced) -> None:
         home.remove(item.name)
 
 
-def _done_file(path: str, unsynced: Unsynced) -> Iterator[tuple[Folder, Item]]:
+def _done_file(path: str, unsynced: Unsynced) -> Iterator[tuple[Folder, CleanupItem]]:
     """Yields the done file and its directory, which will be synced; nothing if it does not exist."""
     above, _, name = path.rpartition("/")
     try:

@@ -28,7 +28,7 @@ class ChangedError(Exception):
     """The file is not the one that was read: it is left alone. The argument says what it is."""
 
 
-class KeptError(Exception):
+class CleanupDelayedError(Exception):
     """Cleanup is not possible now: the reason, and after how many seconds to retry (None: with growing pauses)."""
 
     def __init__(self, why: str, retry_seconds: float | None = None) -> None:
@@ -223,7 +223,7 @@ class CleanupTargets:
                 except FileNotFoundError:  # reading says so
                     pass
                 _probe(root)
-        except KeptError as error:
+        except CleanupDelayedError as error:
             return BlockedError(f"{option}: {error.why}")
         except OSError as error:
             return BlockedError(f"{option}: {self.words(error, path=path)}", _chmod(path) if error.errno in _CLOSED else "")
@@ -236,12 +236,12 @@ class CleanupTargets:
             inside = real.startswith(own.rstrip("/") + "/")
             around = own.startswith(real.rstrip("/") + "/")
             if root.key == top.key or (self._recursive and (inside or around)):
-                raise KeptError(
+                raise CleanupDelayedError(
                     f"{root.path} is read by this connector too, so what goes there would be read again; "
                     f"choose a directory outside {self._directory}"
                 )
         if root.mount != home.mount and not self._copies:
-            raise KeptError(_apart(root, home))
+            raise CleanupDelayedError(_apart(root, home))
 
     def words(self, error: OSError, *, path: str = "", troubled: bool = False) -> str:
         """Returns an operating system's error in words that name the next step."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from copycat_agent.sources.files.identity import Identity, identify
 from copycat_agent.sources.files.paths.beneath import find_beneath
 from copycat_agent.sources.files.paths.regular_files import is_open_for_writing
-from copycat_agent.sources.spool_dir.cleanup.folders import PREFIX, ChangedError, Folder, KeptError
+from copycat_agent.sources.spool_dir.cleanup.folders import PREFIX, ChangedError, CleanupDelayedError, Folder
 
 NAME_BYTES = 255
 """The longest name that file systems allow."""
@@ -83,7 +83,7 @@ _TRIES = 16
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW
 
 
-class Item(NamedTuple):
+class CleanupItem(NamedTuple):
     """A file to clean up, as it was when it was read. `saved_as`: the identity in cleanup's own names, None for the file's own."""
 
     name: str
@@ -98,7 +98,7 @@ class Item(NamedTuple):
         return "-".join(f"{part:x}" for part in self.saved_as or self.identity)
 
 
-class Seen(Enum):
+class NameState(Enum):
     """What a name refers to: the very file, unchanged; something else; nothing."""
 
     IT = "it"
@@ -110,25 +110,25 @@ Choose = Callable[[], str]
 """Chooses a free name in the target. Called again if somebody else took it first."""
 
 
-def seen(folder: Folder, name: str, item: Item) -> Seen:
+def seen(folder: Folder, name: str, item: CleanupItem) -> NameState:
     """Returns whether `name` is the file that was read, by device, inode, birth time, size and modification time. Raises OSError."""
     try:
         fd = find_beneath(folder.fd, name)
     except FileNotFoundError:
-        return Seen.NOTHING
+        return NameState.NOTHING
     except OSError as error:
         if error.errno == errno.ELOOP:
-            return Seen.OTHER
+            return NameState.OTHER
         raise
     try:
         info = os.fstat(fd)
         now = (identify(fd, info), info.st_size, info.st_mtime_ns)
-        return Seen.IT if stat.S_ISREG(info.st_mode) and now == (item.identity, item.size, item.mtime_ns) else Seen.OTHER
+        return NameState.IT if stat.S_ISREG(info.st_mode) and now == (item.identity, item.size, item.mtime_ns) else NameState.OTHER
     finally:
         os.close(fd)
 
 
-def item_at(folder: Folder, name: str) -> Item | None:
+def item_at(folder: Folder, name: str) -> CleanupItem | None:
     """Returns the regular file of that name in its present state; None if there is none. Raises OSError."""
     info = folder.look(name)
     if info is None or not stat.S_ISREG(info.st_mode):
@@ -136,7 +136,7 @@ def item_at(folder: Folder, name: str) -> Item | None:
     fd = find_beneath(folder.fd, name)
     try:
         now = os.fstat(fd)
-        return Item(name, identify(fd, now), now.st_size, now.st_mtime_ns)
+        return CleanupItem(name, identify(fd, now), now.st_size, now.st_mtime_ns)
     finally:
         os.close(fd)
 
@@ -146,13 +146,13 @@ def free_name(goal: Folder, name: str) -> str:
     return first_free(name, lambda one: goal.look(one) is not None)
 
 
-def move(home: Folder, item: Item, goal: Folder, choose: Choose) -> str:
+def move(home: Folder, item: CleanupItem, goal: Folder, choose: Choose) -> str:
     """Gives the file a new name in `goal`, on the same device. Returns the name. Raises KeptError, ChangedError, OSError.
 
     A crash leaves it under the old name, the new one, or (if the file system has no other way) both: the next call finishes that.
     """
     if home.key == goal.key:
-        raise KeptError("the target is the directory that it is in")
+        raise CleanupDelayedError("the target is the directory that it is in")
     info = home.look(item.name)
     if info is not None and info.st_nlink > 1 and (name := linked(goal, item.name, info)):
         home.remove(item.name)
@@ -163,7 +163,7 @@ def move(home: Folder, item: Item, goal: Folder, choose: Choose) -> str:
             rename_new(home, item.name, goal, name)
         except FileExistsError:
             continue
-        if seen(goal, name, item) is Seen.OTHER:
+        if seen(goal, name, item) is NameState.OTHER:
             put_back(goal, name, home, item.name)
             raise ChangedError("it was replaced or written to while it was moved")
         return name
@@ -191,36 +191,36 @@ def put_back(here: Folder, name: str, home: Folder, original: str) -> None:
     raise FileExistsError(errno.EEXIST, "every name that was tried is taken", home.path)
 
 
-def delete(home: Folder, item: Item, *, unless_written: bool) -> None:
+def delete(home: Folder, item: CleanupItem, *, unless_written: bool) -> None:
     """Renames the file aside, checks it again, and deletes it. Raises ChangedError, KeptError, OSError.
 
     Without the rename, a file that replaces it between the check and the deletion would be lost. `unless_written`: not while a program has
     it open for writing.
     """
     aside = aside_name(item)
-    if seen(home, aside, item) is Seen.NOTHING:
+    if seen(home, aside, item) is NameState.NOTHING:
         os.rename(item.name, aside, src_dir_fd=home.fd, dst_dir_fd=home.fd)
-    if seen(home, aside, item) is not Seen.IT:
+    if seen(home, aside, item) is not NameState.IT:
         put_back(home, aside, home, item.name)
         raise ChangedError("it was replaced or written to while it was deleted")
     if unless_written and is_written(home, aside):
         put_back(home, aside, home, item.name)
-        raise KeptError("a program has it open for writing")
+        raise CleanupDelayedError("a program has it open for writing")
     home.remove(aside)
 
 
-def finish_deletion(home: Folder, item: Item) -> bool:
+def finish_deletion(home: Folder, item: CleanupItem) -> bool:
     """Finishes a deletion after a kill. Returns whether it did. A file that was renamed aside by mistake is put back. Raises OSError."""
     aside = aside_name(item)
     state = seen(home, aside, item)
-    if state is Seen.OTHER:
+    if state is NameState.OTHER:
         put_back(home, aside, home, item.name)
-    elif state is Seen.IT:
+    elif state is NameState.IT:
         home.remove(aside)
-    return state is Seen.IT
+    return state is NameState.IT
 
 
-def aside_name(item: Item) -> str:
+def aside_name(item: CleanupItem) -> str:
     """Returns the name of a file for the moment before it is deleted."""
     return f"{PREFIX}{item.key}.gone"
 

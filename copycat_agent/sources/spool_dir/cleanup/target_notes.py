@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from copycat_agent import __version__
 from copycat_agent.sources.spool_dir.cleanup.folders import PREFIX, Folder
-from copycat_agent.sources.spool_dir.cleanup.moves import NAME_BYTES, Item, first_free, rename_new
+from copycat_agent.sources.spool_dir.cleanup.moves import NAME_BYTES, CleanupItem, first_free, rename_new
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -36,7 +36,7 @@ _WHAT_TO_DO = (
 )
 
 
-def explanation(facts: Mapping[str, Any], item: Item, why: str) -> bytes:
+def explanation(facts: Mapping[str, Any], item: CleanupItem, why: str) -> bytes:
     """Returns the JSON text. `facts` come first; empty ones are left out."""
     said = {name: value for name, value in facts.items() if value not in (None, "")}
     content = {
@@ -64,7 +64,7 @@ def moment(time_ns: int) -> datetime:
         return _LAST if time_ns > 0 else _FIRST
 
 
-def explain(goal: Folder, item: Item, text: bytes) -> str:
+def explain(goal: Folder, item: CleanupItem, text: bytes) -> str:
     """Writes the explanation of a bad file beside a free name for the file. Returns the name. Raises OSError."""
 
     def taken(name: str) -> bool:
@@ -77,7 +77,7 @@ def explain(goal: Folder, item: Item, text: bytes) -> str:
             return name
 
 
-def _explains(goal: Folder, name: str, item: Item) -> bool:
+def _explains(goal: Folder, name: str, item: CleanupItem) -> bool:
     """Returns whether the explanation of `name` is that of this very file, written before a crash."""
     try:
         fd = os.open(name + SUFFIX, _READ, dir_fd=goal.fd)
@@ -92,7 +92,7 @@ def _explains(goal: Folder, name: str, item: Item) -> bool:
     return isinstance(said, dict) and said.get("identity") == item.key
 
 
-def _write_explanation(goal: Folder, name: str, item: Item, text: bytes) -> None:
+def _write_explanation(goal: Folder, name: str, item: CleanupItem, text: bytes) -> None:
     """Writes the explanation of `name` durably, unless it exists. Raises OSError: FileExistsError for another file's explanation."""
     part = f"{PREFIX}{item.key}{SUFFIX}.part"
     goal.remove(part)

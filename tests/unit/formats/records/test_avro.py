@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from copycat_agent.errors import DamageError
 from copycat_agent.formats import Parsed, Unparsed
 from copycat_agent.formats.records import FORMATS, AvroOptions, build_format
-from copycat_agent.formats.records.avro_blocks import HEADER_BYTES, Marks
+from copycat_agent.formats.records.avro_blocks import HEADER_BYTES, BlockMarks
 from copycat_agent.formats.records.avro_reading import VALUES_MAX
 from tests.unit.formats.records.rig import Bytes, ranges, read_all, resumes
 
@@ -232,7 +232,7 @@ def test_values_that_take_no_bytes_are_bounded() -> None:
 
 
 def test_where_blocks_begin_is_kept_in_bounded_memory() -> None:
-    marks = Marks(100)
+    marks = BlockMarks(100)
     for index in range(1, 100_000):
         marks.note(index * 10, 100 + index)
     assert len(marks._marks) <= 4097

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.formats import LineOptions, MultilineFrames, MultilineOptions, Part
+from copycat_agent.formats import LineOptions, MultilineFrames, MultilineOptions, RecordPart
 from copycat_agent.formats.records.byte_records import LinesOptions
 from tests.unit.formats.records.rig import Bytes, read_all, resumes
 from tests.unit.formats.records.trees import form
@@ -40,7 +40,7 @@ def test_a_footer_belongs_to_no_group_and_a_header_begins_none(packed: bool) -> 
 def test_a_record_over_the_limit_goes_in_parts_unless_something_else_is_said() -> None:
     data = b"S\n" + b" more\n" * 100
     frames = list(form("lines", multiline={"start": "^S", "max_bytes": 200}).frames(Bytes(data), 0, len(data)))
-    parts = [frame for frame in frames if isinstance(frame, Part)]
+    parts = [frame for frame in frames if isinstance(frame, RecordPart)]
     assert len(parts) == len(frames) == 4
     assert b"".join(part.raw for part in parts) + b"\n" == data
     for options in (

@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from copycat_agent.encoding.files_layout import Shaped, shown_value
+from copycat_agent.encoding.files_layout import TypedValue, shown_value
 from copycat_agent.errors import DataError
 from copycat_agent.model import Schema
 from copycat_agent.sinks.formats import RangeFiles, WrittenFile
@@ -71,7 +71,7 @@ def test_records_that_are_encoded_already_stay_as_they_are(tmp_path: Path) -> No
 
 
 def test_a_record_that_is_encoded_is_shown_in_fields() -> None:
-    assert shown_value(Shaped(b"\2a", TEXT_SCHEMA)) == b'{"t":"a"}'
+    assert shown_value(TypedValue(b"\2a", TEXT_SCHEMA)) == b'{"t":"a"}'
 
 
 def test_a_schema_that_cannot_be_written_with_has_what_is_encoded_already(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_it_survives_a_kill_as_well(tmp_path: Path, step: int) -> None:
     spool = Spool(tmp_path, policy="delete")
     path = spool.drop("x.csv", "old")
     file = finished(path)
-    with mock.patch("copycat_agent.sources.spool_dir.cleanup.cleaner.seen", return_value=moves.Seen.IT):
+    with mock.patch("copycat_agent.sources.spool_dir.cleanup.cleaner.seen", return_value=moves.NameState.IT):
         spool.drop("new.csv", "new").rename(path)
         with killed_at(step):
             spool.clean(file)

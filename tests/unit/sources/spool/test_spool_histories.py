@@ -37,7 +37,7 @@ class _History:
         self.owed: set[bytes] = set()
         self._numbers = itertools.count()
         self._times = itertools.count(10**18, 10**9)
-        self._flying: list[tuple[Split, ...]] = []
+        self._in_flight: list[tuple[Split, ...]] = []
         self._unsaved: list[tuple[tuple[SplitResult, ...], Changes]] = []
 
     def _agent(self) -> Spool:
@@ -109,12 +109,12 @@ class _History:
 
     def _plan(self) -> None:
         if not self._unsaved and (splits := self.spool.source.plan(self.dice.choice([1, 2])).splits):
-            self._flying.append(splits)
+            self._in_flight.append(splits)
 
     def _bring(self) -> None:
-        if self._flying:
+        if self._in_flight:
             self.spool.max_bytes = self.dice.choice([50, 1000, 2**20])
-            results = self.spool.read(self._flying.pop(self.dice.randrange(len(self._flying))))
+            results = self.spool.read(self._in_flight.pop(self.dice.randrange(len(self._in_flight))))
             self._unsaved.append((results, self.spool.source.changes_of(results)))
 
     def _save(self) -> None:
@@ -123,7 +123,7 @@ class _History:
         del self._unsaved[:2]
 
     def _kill(self) -> None:
-        self._flying.clear()
+        self._in_flight.clear()
         self._unsaved.clear()
         self.spool.restart()
 
@@ -133,14 +133,14 @@ class _History:
         self._kill()
 
     def _stop(self) -> None:
-        while self._flying:
+        while self._in_flight:
             self._bring()
         self._unsaved.clear()  # `leave` has them once more
         self.spool.stop()
 
     def end(self) -> set[bytes]:
         """Let the agent do the rest. Returns what is owed and did not arrive, nor is it held back with an error."""
-        while self._flying or self._unsaved:
+        while self._in_flight or self._unsaved:
             self._bring()
             self._save()
         self.spool.max_bytes = 2**20

@@ -17,8 +17,8 @@ from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.spool_dir import admission
 from copycat_agent.sources.spool_dir.file_progress import FileProgress
 from copycat_agent.sources.spool_dir.listing import DoneFiles
-from copycat_agent.sources.spool_dir.ready import Ready
-from copycat_agent.sources.spool_dir.spool_file import FileKey, Observed, SpoolFile
+from copycat_agent.sources.spool_dir.ready import ReadyFiles
+from copycat_agent.sources.spool_dir.spool_file import FileKey, Observation, SpoolFile
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from tests.rig.waiting import wait_until
 from tests.unit.sources.spool.rig import Spool, lines
@@ -31,16 +31,16 @@ class _Clock:
         return self.now
 
 
-def _ready(path: Path, **options: Any) -> tuple[Ready, _Clock]:
+def _ready(path: Path, **options: Any) -> tuple[ReadyFiles, _Clock]:
     clock = _Clock()
     wanted = SpoolDirOptions.model_validate({"type": "spool_dir", "dir": str(path), "ready": options})
-    return Ready(wanted, DoneFiles(wanted), logs.get("test"), clock), clock
+    return ReadyFiles(wanted, DoneFiles(wanted), logs.get("test"), clock), clock
 
 
 def _file(path: Path, clock: _Clock) -> SpoolFile:
     info = path.stat()
     key = FileKey("drops", Identity(info.st_dev, info.st_ino, 0))
-    return SpoolFile(key, str(path), replace(Observed.of(info), unchanged_since=clock.now), FileProgress(SourceOffset(0)))
+    return SpoolFile(key, str(path), replace(Observation.of(info), unchanged_since=clock.now), FileProgress(SourceOffset(0)))
 
 
 def test_a_file_is_complete_once_it_was_seen_unchanged_for_min_age(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from copycat_agent.producer.probing import ClusterProbe
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.workbench.doctor import CheckStep, CheckVerdict, kafka_checks, network
 from copycat_agent.workbench.doctor.kafka_checks import CLUSTER_SECONDS, Cluster, clusters, examine_cluster
-from copycat_agent.workbench.doctor.topic_checks import Want
+from copycat_agent.workbench.doctor.topic_checks import TopicRequirement
 from tests.rig.kafka import unique_topic
 from tests.unit.workbench.doctor.conftest import PASSWORD, USER
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.conftest import ProxiedBroker
     from tests.unit.workbench.doctor.conftest import Secured
 
-WANT = Want(None, 2**20, keyed=True)
+WANT = TopicRequirement(None, 2**20, keyed=True)
 PATIENT_SECONDS = 60.0
 
 
@@ -44,7 +44,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_checks, "meet", functools.partial(network.meet, seconds=PATIENT_SECONDS))
 
 
-def look(options: KafkaOptions, **topics: Want) -> list[CheckStep]:
+def look(options: KafkaOptions, **topics: TopicRequirement) -> list[CheckStep]:
     return examine_cluster(Cluster(options, ["app"], topics))
 
 
@@ -292,7 +292,12 @@ def test_a_missing_topic_comes_with_the_command_that_creates_it(make_options: Ca
     ],
 )
 def test_a_topic_that_will_not_take_or_keep_what_is_sent(
-    make_options: Callable[..., KafkaOptions], make_topic: Callable[..., str], config: dict[str, str], want: Want, name: str, fix: str
+    make_options: Callable[..., KafkaOptions],
+    make_topic: Callable[..., str],
+    config: dict[str, str],
+    want: TopicRequirement,
+    name: str,
+    fix: str,
 ) -> None:
     steps = look(make_options(), **{make_topic(1, config): want})
     assert [found for found, _ in bad(steps)] == [name]

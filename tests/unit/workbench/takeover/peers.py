@@ -16,7 +16,7 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.model import SavedRow, SourceOffset, SourcePartition, offsets_in
 from copycat_agent.options import AgentOptions
 from copycat_agent.sources.log_file.beginning.placing import LineRules
-from copycat_agent.workbench.takeover import PEERS, Heir, Judgement, PeerState, Takeover, take_over
+from copycat_agent.workbench.takeover import PEERS, FileDecision, PeerState, Successor, Takeover, take_over
 from tests.unit.sources.rig import Agent
 from tests.unit.sources.spool.rig import Spool
 
@@ -30,26 +30,26 @@ _MAP = (
 _FIRST_ARRAY, _LATER_ARRAY = b"ur\x00\x02[B\xac\xf3\x17\xf8\x06\x08T\xe0\x02\x00\x00xp", b"uq\x00~\x00\x02"
 
 
-def heir(include: Path | str, name: str = "app", *, pipelines: frozenset[str] | None = None, **source: object) -> Heir:
+def heir(include: Path | str, name: str = "app", *, pipelines: frozenset[str] | None = None, **source: object) -> Successor:
     """A connector of log files that takes over."""
     return _heir(name, f"type: log_file, include: ['{include}']", source, pipelines)
 
 
-def spooling(directory: Path, name: str = "app", *, pipelines: frozenset[str] | None = None, **source: object) -> Heir:
+def spooling(directory: Path, name: str = "app", *, pipelines: frozenset[str] | None = None, **source: object) -> Successor:
     """A connector of spooled lines that takes over."""
     return _heir(name, f"type: spool_dir, dir: '{directory}'", {"format": "lines", "cleanup": {"policy": "none"}} | source, pipelines)
 
 
-def _heir(name: str, source: str, options: Mapping[str, object], pipelines: frozenset[str] | None) -> Heir:
+def _heir(name: str, source: str, options: Mapping[str, object], pipelines: frozenset[str] | None) -> Successor:
     more = "".join(f", {key}: {value}" for key, value in options.items())
     text = f"name: {name}\nsource: {{{source}{more}}}\nrecord: {{topic: t}}\n"
     text += "kafka: {bootstrap_servers: ['127.0.0.1:1']}\n"
     loaded = load_content(Path(f"{name}.yaml"), text.encode(), AgentOptions())
     assert loaded.definition is not None, loaded.problems
-    return Heir(loaded.definition, LineRules(), pipelines)
+    return Successor(loaded.definition, LineRules(), pipelines)
 
 
-def taken_over(*heirs: Heir, state: PeerState, trust_names: bool = False) -> Takeover:
+def taken_over(*heirs: Successor, state: PeerState, trust_names: bool = False) -> Takeover:
     """What is made of a peer's state."""
     return take_over(heirs, state, _LOG, trust_names=trust_names)
 
@@ -59,7 +59,7 @@ def offsets(takeover: Takeover) -> dict[SourcePartition, SourceOffset]:
     return {partition: offset for rows in takeover.rows.values() for partition, offset in offsets_in(rows).items()}
 
 
-def judged(takeover: Takeover) -> dict[str, Judgement]:
+def judged(takeover: Takeover) -> dict[str, FileDecision]:
     """Judgements by the names of their files."""
     return {Path(one.path).name: one for one in takeover.judgements}
 

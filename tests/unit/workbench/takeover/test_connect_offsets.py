@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.workbench.takeover import Judgement, Takeover, connect_offsets
+from copycat_agent.workbench.takeover import FileDecision, Takeover, connect_offsets
 from copycat_agent.workbench.takeover.peer_state import STATE_BYTES_MAX, PeerState
 from tests.unit.workbench.takeover.peers import (
     LINES,
@@ -119,7 +119,7 @@ class Spooled:
 
     def taken(
         self, form: str = "{type: csv, header: true}", *, trust_names: bool = True, recursive: str = "false"
-    ) -> tuple[Judgement, Takeover]:
+    ) -> tuple[FileDecision, Takeover]:
         state = written(self._directory, ("app", {"fileName": "a.csv"}, {"offset": self.offset}))
         cleanup = f"{{policy: move, to: '{self.done}'}}"
         taking = spooling(self.root, pipelines=frozenset({"app"}), format=form, cleanup=cleanup, recursive=recursive)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.workbench.takeover import Judgement, flume_positions
+from copycat_agent.workbench.takeover import FileDecision, flume_positions
 from tests.rig.waiting import wait_until
 from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, judged, read_spooled, refused, spooling, taken_over
 
@@ -48,7 +48,7 @@ class Spooled:
         (self.tracker / "one.log.COMPLETED").touch()
         (self.tracker / ".flumespool-main.meta").write_bytes(meta(root / "two.log", 4, 8))
 
-    def taken(self, where: str = "", *, trust_names: bool = False) -> tuple[dict[str, Judgement], list[bytes]]:
+    def taken(self, where: str = "", *, trust_names: bool = False) -> tuple[dict[str, FileDecision], list[bytes]]:
         """The judgements, and what an agent reads that goes on there."""
         takeover = taken_over(spooling(self.root), state=flume_positions.read(self.root / where), trust_names=trust_names)
         return judged(takeover), sorted(read_spooled(self.root, takeover))

@@ -10,7 +10,7 @@ import pytest
 
 from copycat_agent.errors import DataError, FatalError, FileError
 from copycat_agent.producer import TaskProducer
-from copycat_agent.workbench.trying import StandIn, TrialResult, Where, likely_path, take
+from copycat_agent.workbench.trying import RecordingProducer, SampleContext, TrialResult, likely_path, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -142,7 +142,7 @@ def test_rows_of_files_have_their_fields(define: Define) -> None:
 
 def test_what_templates_know_of_file_and_host_can_be_said(define: Define) -> None:
     headers = "{f: '{@file.path}', i: '{@file.inode}', h: '{@host}', r: '{@read_time:%Y-%m-%d %H:%M}', o: '{@offset}'}"
-    where = Where("/var/log/x.log", 1_700_000_000_000, 7, "web1", 1_600_000_000_000)
+    where = SampleContext("/var/log/x.log", 1_700_000_000_000, 7, "web1", 1_600_000_000_000)
     samples = take(define(record=f"{{topic: t, timestamp: file, headers: {headers}}}"), b"a\nb\n", where=where)
     output = samples.records[1].outputs[0]
     assert dict(output.headers) == {"f": b"/var/log/x.log", "i": b"7", "h": b"web1", "r": b"2020-09-13 12:26", "o": b"2"}
@@ -199,7 +199,7 @@ def test_a_query_makes_none_one_or_many_of_a_record(define: Define) -> None:
 
 def test_the_stand_in_answers_to_everything_that_a_producer_does() -> None:
     """It has none of a producer's inside: a method that is not its own would fail in the middle of a run."""
-    assert {name for name in vars(TaskProducer) if not name.startswith("_")} <= set(vars(StandIn))
+    assert {name for name in vars(TaskProducer) if not name.startswith("_")} <= set(vars(RecordingProducer))
 
 
 def test_a_value_that_is_one_field_keeps_its_type_and_null_is_no_value(define: Define) -> None:

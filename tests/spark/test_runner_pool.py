@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, cast
 
-from copycat_agent.spark import staff
-from copycat_agent.spark.staff import RunnerJobs
+from copycat_agent.spark import runner_pool
+from copycat_agent.spark.runner_pool import RunnerJobs
 
 if TYPE_CHECKING:
     import pytest
 
     from copycat_agent.spark.current_session import Session
     from copycat_agent.spark.host import SparkHost
-    from copycat_agent.spark.staff import Roster
+    from copycat_agent.spark.runner_pool import RunnerEvents
 
 LIVES = [("cut off", 0.0), ("cut off", 0.0), ("too old", 0.0), ("killed", 60.0), ("killed", 60.0), ("killed", 0.0), ("closed", 0.0)]
 """Why a runner ended, and for how long it was connected."""
@@ -32,7 +32,7 @@ class Lives:
 
     def run_job(self, _session: Session, _index: int) -> str:
         """Take longer than a runner that is steady, as a time-out of a connection does."""
-        threading.Event().wait(2 * staff.STEADY_SECONDS)
+        threading.Event().wait(2 * runner_pool.STEADY_SECONDS)
         if len(self.left) == 1:
             self.last_begins.set()
             self.last_ends.wait(60)
@@ -46,10 +46,10 @@ class Lives:
 def test_why_a_runner_ended_is_logged_when_it_changes_or_the_runner_had_worked(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staff, "STEADY_SECONDS", 0.01)
-    monkeypatch.setattr(staff, "MOST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(runner_pool, "STEADY_SECONDS", 0.01)
+    monkeypatch.setattr(runner_pool, "MOST_PAUSE_SECONDS", 0.01)
     lives = Lives()
-    jobs = RunnerJobs(cast("SparkHost", lives), lives.run_job, cast("Roster", lives))
+    jobs = RunnerJobs(cast("SparkHost", lives), lives.run_job, cast("RunnerEvents", lives))
     jobs.keep(0)
     assert lives.last_begins.wait(60)
     jobs.close()

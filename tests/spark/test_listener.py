@@ -1,4 +1,4 @@
-"""The door that runners come in by stays open, whatever goes wrong with one who knocks."""
+"""The listener that runners come in by stays open, whatever goes wrong with one who knocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.spark.link import Door, Link
+from copycat_agent.spark.link import Link, RunnerListener
 from tests.rig.descriptors import no_descriptors_left
 from tests.rig.waiting import wait_until
 
@@ -31,10 +31,10 @@ def test_a_runner_that_comes_while_no_descriptor_is_left_is_let_in_later(
 
     With one to spare it is the connection itself that takes it, and who connected cannot be looked up.
     """
-    door = Door(str(tmp_path / "door"))
+    listener = RunnerListener(str(tmp_path / "listener"))
     links: list[Link | None] = []
-    thread = threading.Thread(target=lambda: links.append(door.accept()))
-    command = [sys.executable, "-c", KNOCK, str(tmp_path / "door")]
+    thread = threading.Thread(target=lambda: links.append(listener.accept()))
+    command = [sys.executable, "-c", KNOCK, str(tmp_path / "listener")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as runner:
         assert runner.stdin is not None
         assert runner.stdout is not None
@@ -43,7 +43,7 @@ def test_a_runner_that_comes_while_no_descriptor_is_left_is_let_in_later(
             assert runner.stdout.readline() == "there\n"
             thread.start()
             wait_until(lambda: "Too many open files" in caplog.text or links)
-            assert not links, "it is still at the door"
+            assert not links, "it is still at the listener"
         wait_until(lambda: links)
         (link,) = links
         assert link is not None
@@ -51,5 +51,5 @@ def test_a_runner_that_comes_while_no_descriptor_is_left_is_let_in_later(
         link.release()
         runner.stdin.write("go\n")
     thread.join(20)
-    door.close()
-    assert door.accept() is None
+    listener.close()
+    assert listener.accept() is None

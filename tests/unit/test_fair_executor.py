@@ -7,12 +7,12 @@ import threading
 import pytest
 
 from copycat_agent.errors import RetriableError
-from copycat_agent.turns import FairQueue, Party, Turns
+from copycat_agent.fair_executor import FairExecutor, FairQueue, Participant
 from tests.rig.waiting import wait_until
 
-ME = Party("cluster", "me")
-WELL, OTHER = Party("well", "app"), Party("well", "other")
-DEAD = [Party("dead", f"app-{number}") for number in range(40)]
+ME = Participant("cluster", "me")
+WELL, OTHER = Participant("well", "app"), Participant("well", "other")
+DEAD = [Participant("dead", f"app-{number}") for number in range(40)]
 
 
 class Line:
@@ -21,9 +21,9 @@ class Line:
     def __init__(self, places: int) -> None:
         self.places = places
         self.queue = FairQueue[str]()
-        self.running = list[tuple[Party, str]]()
+        self.running = list[tuple[Participant, str]]()
 
-    def add(self, *parties: Party) -> None:
+    def add(self, *parties: Participant) -> None:
         """One item each."""
         for party in parties:
             self.queue.add(party, f"{party.name}'s")
@@ -33,7 +33,7 @@ class Line:
         while taken := self.queue.take(self.places):
             self.running.append(taken)
 
-    def end(self, *parties: Party, well: bool | None) -> None:
+    def end(self, *parties: Participant, well: bool | None) -> None:
         """The place of one item of each is free."""
         for party in parties:
             self.running.remove(next(one for one in self.running if one[0] == party))
@@ -41,11 +41,11 @@ class Line:
         self.fill()
 
     @property
-    def at_work(self) -> list[Party]:
+    def at_work(self) -> list[Participant]:
         return [party for party, _ in self.running]
 
 
-def proven(places: int, *parties: Party) -> Line:
+def proven(places: int, *parties: Participant) -> Line:
     """A line in which the latest work of these went well."""
     line = Line(places)
     for party in parties:
@@ -74,7 +74,7 @@ def test_a_cluster_that_was_well_until_now_leaves_a_place_to_others_too(places: 
 
 
 def test_those_that_fail_leave_a_place_also_when_each_has_a_cluster_of_its_own() -> None:
-    dead = [Party(f"dead-{number}", "app") for number in range(10)]
+    dead = [Participant(f"dead-{number}", "app") for number in range(10)]
     line = proven(3, WELL)
     line.add(*dead)
     assert len(line.at_work) == 2
@@ -143,23 +143,23 @@ def test_what_waits_can_be_taken_out() -> None:
 
 
 def test_what_fails_holds_up_nothing_that_goes_well() -> None:
-    turns, go_on = Turns(2), threading.Event()
-    assert turns.take("line", WELL, lambda: "at once").result(30) == "at once"
-    hanging = [turns.take("line", party, lambda: go_on.wait(30)) for party in DEAD[:8]]
+    executor, go_on = FairExecutor(2), threading.Event()
+    assert executor.take("line", WELL, lambda: "at once").result(30) == "at once"
+    hanging = [executor.take("line", party, lambda: go_on.wait(30)) for party in DEAD[:8]]
     for _ in range(20):
-        assert turns.take("line", WELL, lambda: "at once").result(30) == "at once"
-    assert turns.withdraw("line", DEAD[7], hanging[7])
-    assert not turns.withdraw("line", DEAD[0], hanging[0])
+        assert executor.take("line", WELL, lambda: "at once").result(30) == "at once"
+    assert executor.withdraw("line", DEAD[7], hanging[7])
+    assert not executor.withdraw("line", DEAD[0], hanging[0])
     go_on.set()
     assert all(one.result(30) for one in hanging[:7])
     assert not hanging[7].done()
 
 
 def test_work_that_yields_something_bad_has_not_gone_well() -> None:
-    turns, go_on = Turns(2), threading.Event()
-    assert turns.take("line", WELL, lambda: "bad", lambda result: result != "bad").result(30) == "bad"
-    hanging = turns.take("line", DEAD[0], lambda: go_on.wait(30))
-    waiting = turns.take("line", WELL, lambda: "later")
+    executor, go_on = FairExecutor(2), threading.Event()
+    assert executor.take("line", WELL, lambda: "bad", lambda result: result != "bad").result(30) == "bad"
+    hanging = executor.take("line", DEAD[0], lambda: go_on.wait(30))
+    waiting = executor.take("line", WELL, lambda: "later")
     wait_until(hanging.running, message="the other has the only place for those that fail")
     assert not waiting.running()
     go_on.set()
@@ -167,25 +167,25 @@ def test_work_that_yields_something_bad_has_not_gone_well() -> None:
 
 
 def test_so_many_work_at_a_time_in_each_line_and_the_others_wait() -> None:
-    turns, go_on = Turns(3), threading.Event()  # the third is kept from those that have done nothing yet
-    mine = [turns.take("one", ME, lambda: go_on.wait(30)) for _ in range(5)]
-    other = turns.take("other", ME, lambda: "at once")
+    executor, go_on = FairExecutor(3), threading.Event()  # the third is kept from those that have done nothing yet
+    mine = [executor.take("one", ME, lambda: go_on.wait(30)) for _ in range(5)]
+    other = executor.take("other", ME, lambda: "at once")
     assert other.result(30) == "at once"
     wait_until(lambda: sum(one.running() for one in mine) == 2, message="two work")
     assert [one.running() for one in mine] == [True, True, False, False, False]
     assert mine[3].cancel()
     go_on.set()
     assert all(one.result(30) for one in mine if not one.cancelled())
-    assert turns.take("one", ME, lambda: "again").result(30) == "again"
+    assert executor.take("one", ME, lambda: "again").result(30) == "again"
 
 
 def test_what_goes_wrong_is_for_who_asked_and_the_line_goes_on() -> None:
-    turns = Turns(1)
+    executor = FairExecutor(1)
 
     def fails() -> None:
         raise RetriableError("no broker answers")
 
-    bad, good = turns.take("one", ME, fails), turns.take("one", ME, lambda: "good")
+    bad, good = executor.take("one", ME, fails), executor.take("one", ME, lambda: "good")
     with pytest.raises(RetriableError):
         bad.result(30)
     assert good.result(30) == "good"
@@ -196,22 +196,22 @@ def refuse(_: threading.Thread) -> None:
 
 
 def test_without_a_thread_nothing_is_taken_and_the_line_is_free_when_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns, done = Turns(1), list[str]()
+    executor, done = FairExecutor(1), list[str]()
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         for _ in range(2):
             with pytest.raises(RetriableError, match="can't start new thread"):
-                turns.take("one", ME, lambda: done.append("nobody waits for it"))
-    assert turns.take("one", ME, lambda: "again").result(30) == "again"
+                executor.take("one", ME, lambda: done.append("nobody waits for it"))
+    assert executor.take("one", ME, lambda: "again").result(30) == "again"
     assert done == []
 
 
 def test_a_line_does_with_the_threads_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns, go_on = Turns(2), threading.Event()
-    first = turns.take("one", ME, lambda: go_on.wait(30))
+    executor, go_on = FairExecutor(2), threading.Event()
+    first = executor.take("one", ME, lambda: go_on.wait(30))
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        second = turns.take("one", ME, lambda: "after it")
+        second = executor.take("one", ME, lambda: "after it")
     go_on.set()
     assert first.result(30)
     assert second.result(30) == "after it"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
 
-    from copycat_agent.runner import Answer, Beat, Report, Said
+    from copycat_agent.runner import Answer, LogMessage, Report, RunnerHeartbeat
 
 QUIET_SECONDS = 8.0
 """A runner that has a batch and is silent for this long counts as dead: it sends something every `runner.BEAT_SECONDS`."""
@@ -36,7 +36,7 @@ _VALID_DAYS = 3650  # not checked: the hash is what counts
 _log = logs.get("spark")
 
 
-class DoorAddress(NamedTuple):
+class ListenerAddress(NamedTuple):
     """The address and secrets that a runner needs to connect. Sent with its job, in memory."""
 
     host: str
@@ -60,7 +60,7 @@ class RemoteLink(Link):
     def name(self) -> str:
         return f"runner {self.index} (pid {self.pid} on {self.host})"
 
-    def receive(self, key: bytes) -> Iterator[Hello | Answer | Beat | Report | Said]:
+    def receive(self, key: bytes) -> Iterator[Hello | Answer | RunnerHeartbeat | Report | LogMessage]:
         for message in super().receive(key):
             self._heard_at = time.monotonic()
             if self._known is not None:
@@ -89,7 +89,7 @@ class RemoteLink(Link):
             known()
 
 
-class ClusterDoor:
+class ClusterListener:
     """The driver's listening socket for runners."""
 
     def __init__(self, bind: str, host: str) -> None:
@@ -99,10 +99,10 @@ class ClusterDoor:
         self._strangers = threading.Semaphore(MOST_STRANGERS)
         family = socket.AF_INET6 if ":" in bind else socket.AF_INET
         self._socket = socket.create_server((bind, 0), family=family, backlog=_BACKLOG)
-        self.address = DoorAddress(host, self._socket.getsockname()[1], secrets.token_bytes(32), certificate)
+        self.address = ListenerAddress(host, self._socket.getsockname()[1], secrets.token_bytes(32), certificate)
 
     def accept(self) -> RemoteLink | None:
-        """Returns the next connection, which has yet to prove the key; None once the door is closed."""
+        """Returns the next connection, which has yet to prove the key; None once the listener is closed."""
         self._strangers.acquire()
         while True:
             try:

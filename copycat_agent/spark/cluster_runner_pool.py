@@ -14,9 +14,9 @@ from copycat_agent import logs
 from copycat_agent.errors import FatalError
 from copycat_agent.runner import Work
 from copycat_agent.spark import cluster_task
-from copycat_agent.spark.cluster_door import ClusterDoor
 from copycat_agent.spark.cluster_job import bury_a_stopped_session
-from copycat_agent.spark.staff import RunnerJobs
+from copycat_agent.spark.cluster_listener import ClusterListener
+from copycat_agent.spark.runner_pool import RunnerJobs
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from copycat_agent.model import Batch
-    from copycat_agent.spark.cluster_door import RemoteLink
     from copycat_agent.spark.cluster_host import ClusterHost
+    from copycat_agent.spark.cluster_listener import RemoteLink
     from copycat_agent.spark.current_session import Session
-    from copycat_agent.spark.staff import Roster
+    from copycat_agent.spark.runner_pool import RunnerEvents
 
 MOST_RUNNERS = 512
 """Most runners: each has a thread in this process, and one in the driver's JVM."""
@@ -63,8 +63,8 @@ def cores_of(session: Session) -> int:
     return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
 
 
-class ClusterStaff:
-    """A `staff.Staff`. Runners connect over TLS: the driver's address, its certificate's hash and a key travel with their jobs."""
+class ClusterRunnerPool:
+    """A `runner_pool.RunnerPool`. Runners connect over TLS: their jobs bring the driver's address, its certificate's hash and a key."""
 
     reason = "the cluster has given none a place yet: see that it runs, and has free cores and memory"
 
@@ -72,23 +72,23 @@ class ClusterStaff:
         """`host` has been started, and may still be coming up. Raises FatalError if this host's address cannot be listened on."""
         self._host = host
         try:
-            self._door = ClusterDoor(*host.own_addresses())
+            self._listener = ClusterListener(*host.own_addresses())
         except OSError as error:
             msg = f"executors cannot be let in at this host's address: {error.strerror or error}"
             raise FatalError(msg, "set spark.driver.host, and spark.driver.bindAddress, under spark.conf of agent.yaml") from None
-        self.key = self._door.address.key
+        self.key = self._listener.address.key
         self._attempts = itertools.count(1)
         self._jobs: RunnerJobs | None = None
         self._groups: dict[int, tuple[SparkContext, str]] = {}
         self._leaves_cores = False
         self._closed = threading.Event()
 
-    def start(self, roster: Roster) -> None:
-        self._jobs = RunnerJobs(self._host, self._run_job, roster)
-        threading.Thread(target=self._follow_cores, args=(self._jobs, roster), name="runner-staff", daemon=True).start()
+    def start(self, events: RunnerEvents) -> None:
+        self._jobs = RunnerJobs(self._host, self._run_job, events)
+        threading.Thread(target=self._follow_cores, args=(self._jobs, events), name="runner-pool", daemon=True).start()
 
     def accept(self) -> RemoteLink | None:
-        return self._door.accept()
+        return self._listener.accept()
 
     def work(self, number: int, batch: Batch) -> Work:
         """Returns it without credentials of this process's environment: executors have their own. Raises FatalError for a refused one."""
@@ -109,7 +109,7 @@ class ClusterStaff:
 
     def close(self) -> None:
         self._closed.set()
-        self._door.close()
+        self._listener.close()
         if self._jobs is not None:
             self._jobs.close()
 
@@ -117,16 +117,16 @@ class ClusterStaff:
         if self._jobs is not None:
             self._jobs.wait(seconds)
 
-    def _follow_cores(self, jobs: RunnerJobs, roster: Roster) -> None:
+    def _follow_cores(self, jobs: RunnerJobs, events: RunnerEvents) -> None:
         """Thread: starts and ends runners as the number of cores changes."""
         while not self._closed.wait(LOOK_SECONDS if jobs.kept else LOOK_SECONDS / 4):
-            connected = roster.connected()
+            connected = events.connected()
             begin, end = changes(jobs.kept, connected, self._cores(), with_jobs=self._leaves_cores)
             for index in begin:
                 jobs.keep(index)
             for index in end:
                 jobs.drop(index)
-                roster.retire(index) if index in connected else self.dismiss(index)
+                events.retire(index) if index in connected else self.dismiss(index)
 
     def _cores(self) -> int:
         """Returns the number of cores of all present executors; 0 while it cannot be determined."""
@@ -140,7 +140,7 @@ class ClusterStaff:
 
         context, group = session.context, f"runner-{index}#{next(self._attempts)}"
         level = min(logging.getLogger("copycat_agent").getEffectiveLevel(), logging.WARNING)  # the driver filters what runners log
-        post = cluster_task.Post(index, cluster_task.RUN, copycat_agent.__version__, level, self._door.address)
+        post = cluster_task.ResidentTask(index, cluster_task.RUN, copycat_agent.__version__, level, self._listener.address)
         self._groups[index] = context, group
         try:
             context.setJobGroup(group, f"runner {index}", interruptOnCancel=True)

@@ -1,6 +1,6 @@
-"""A staff starts runners as Spark jobs, accepts their connections, and decides what is sent with a batch.
+"""A pool starts runners as Spark jobs, accepts their connections, and decides what is sent with a batch.
 
-`LocalStaff` is for runners on this host. A thread per runner keeps a Spark job alive.
+`LocalRunnerPool` is for runners on this host. A thread per runner keeps a Spark job alive.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from copycat_agent import logs
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.executor import run_batch
 from copycat_agent.runner import Work, credentials, resident
-from copycat_agent.spark.link import Door
+from copycat_agent.spark.link import RunnerListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,8 +37,8 @@ MOST_PAUSE_SECONDS = 5.0
 _log = logs.get("spark")
 
 
-class Roster(Protocol):
-    """The executor, as a staff calls it, from any thread."""
+class RunnerEvents(Protocol):
+    """The executor, as a pool calls it, from any thread."""
 
     def ended(self, index: int, problem: str) -> float:
         """Called when a runner's Spark job is over; `problem` is why, "" where it disconnected by itself.
@@ -53,7 +53,7 @@ class Roster(Protocol):
         """Gives this runner no further batch, and disconnects it once it has none."""
 
 
-class Staff(Protocol):
+class RunnerPool(Protocol):
     """Starts and accepts runners. Methods may be called from any thread, unless they say otherwise.
 
     `key` is what both ends of a connection prove to have, `reason` why there may be no runner while none has connected.
@@ -62,11 +62,11 @@ class Staff(Protocol):
     key: bytes
     reason: str
 
-    def start(self, roster: Roster) -> None:
+    def start(self, events: RunnerEvents) -> None:
         """Begins to start runners. Called once, and returns at once."""
 
     def accept(self) -> Link | None:
-        """Returns the next connection, which has yet to prove the key; None once the staff is closed. Called from one thread."""
+        """Returns the next connection, which has yet to prove the key; None once the pool is closed. Called from one thread."""
 
     def work(self, number: int, batch: Batch) -> Work:
         """Returns what is sent for a batch. Raises CopycatError if it must not be sent."""
@@ -84,11 +84,11 @@ class Staff(Protocol):
 class RunnerJobs:
     """Threads that each keep one runner alive, as one Spark job after the other."""
 
-    def __init__(self, host: SparkHost, run_job: Callable[[Session, int], str], roster: Roster) -> None:
+    def __init__(self, host: SparkHost, run_job: Callable[[Session, int], str], events: RunnerEvents) -> None:
         """`run_job(session, index)` returns why the runner has ended, "" when it disconnected by itself. It may raise anything."""
         self._host = host
         self._run_job = run_job
-        self._roster = roster
+        self._events = events
         self._closed = threading.Event()
         self._threads: dict[int, threading.Thread] = {}
         self._dropped: set[int] = set()
@@ -123,7 +123,7 @@ class RunnerJobs:
         told: str | None = None
         while not (index in self._dropped or self._closed.wait(pause)):
             problem = self._life(index)
-            steady = self._roster.ended(index, problem) > STEADY_SECONDS
+            steady = self._events.ended(index, problem) > STEADY_SECONDS
             pause = 0.0 if steady else min(max(0.2, 2 * pause), MOST_PAUSE_SECONDS)
             if not self._closed.is_set() and index not in self._dropped and (steady or problem != told):
                 _log.warning("runner ended, another is started", runner=index, reason=problem or "unknown")
@@ -151,7 +151,7 @@ class RunnerJobs:
         return None
 
 
-class LocalStaff:
+class LocalRunnerPool:
     """The runners of a local session: as many as the host says, over a private unix socket, with the agent's own environment."""
 
     reason = "none has come up yet"
@@ -160,17 +160,17 @@ class LocalStaff:
         """`host` has been started, and may still be coming up."""
         self._host = host
         self._run = run
-        self._door = Door(str(host.socket_dir / "runners"))
-        self.key = self._door.key
+        self._listener = RunnerListener(str(host.socket_dir / "runners"))
+        self.key = self._listener.key
         self._jobs: RunnerJobs | None = None
 
-    def start(self, roster: Roster) -> None:
-        self._jobs = RunnerJobs(self._host, self._run_job, roster)
+    def start(self, events: RunnerEvents) -> None:
+        self._jobs = RunnerJobs(self._host, self._run_job, events)
         for index in range(self._host.runners):
             self._jobs.keep(index)
 
     def accept(self) -> Link | None:
-        return self._door.accept()
+        return self._listener.accept()
 
     def work(self, number: int, batch: Batch) -> Work:
         return Work(number, batch, credentials(batch, os.environ))
@@ -179,7 +179,7 @@ class LocalStaff:
         """Does nothing: the runner's process has been killed."""
 
     def close(self) -> None:
-        self._door.close()
+        self._listener.close()
         if self._jobs is not None:
             self._jobs.close()
 
@@ -191,5 +191,5 @@ class LocalStaff:
         from copycat_agent.spark.session import run_task  # noqa: PLC0415 - as above
 
         level = min(logging.getLogger("copycat_agent").getEffectiveLevel(), logging.WARNING)  # the driver filters what runners log
-        run_task(session.context, functools.partial(resident, self._door.address, self._run, level), index)
+        run_task(session.context, functools.partial(resident, self._listener.address, self._run, level), index)
         return ""

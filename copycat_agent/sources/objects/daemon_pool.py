@@ -13,7 +13,7 @@ THREADS = 8
 T = TypeVar("T")
 
 
-class Crew(Generic[T]):
+class DaemonPool(Generic[T]):
     """Runs jobs on up to `THREADS` daemon threads. Used by one thread. Jobs that have not begun are dropped at the end of the process."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Crew(Generic[T]):
                 return
             self._threads += 1
         try:
-            threading.Thread(target=self._run, name="crew", daemon=True).start()
+            threading.Thread(target=self._run, name="pool", daemon=True).start()
         except RuntimeError:
             with self._turn:
                 self._threads -= 1
