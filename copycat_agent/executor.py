@@ -19,7 +19,7 @@ from copycat_agent.delivery.into_files import FilesTask
 from copycat_agent.encoding.encoder import Encoder, compiled
 from copycat_agent.errors import CopycatError, DataError, FatalError, bug_words
 from copycat_agent.producer import Producers
-from copycat_agent.registry import FAULT, blamed, told
+from copycat_agent.registry import FAULT, blamed, described
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -166,5 +166,5 @@ def _in_words(error: Exception) -> CopycatError:
     if isinstance(error, CopycatError):
         return error
     if origin := blamed(error.__traceback__):
-        return FatalError(f"{origin.text}: {told(error)}", FAULT)
+        return FatalError(f"{origin.text}: {described(error)}", FAULT)
     return FatalError(bug_words(error), "this is a bug in copycat-agent: please report it")

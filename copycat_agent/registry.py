@@ -29,7 +29,7 @@ __all__ = [
     "Registry",
     "UnusablePart",
     "blamed",
-    "told",
+    "described",
     "wrong_kind",
     "wrong_type_name",
 ]
@@ -71,7 +71,7 @@ class ProviderGuard(NamedTuple):
             except (CopycatError, MemoryError):
                 raise
             except Exception as error:  # noqa: BLE001 - another package's code raises anything
-                words = f"{self.whose}: {told(error)}"
+                words = f"{self.whose}: {described(error)}"
             raise FatalError(words, FAULT)  # outside the except: the cause may hold data
 
         return fenced
@@ -196,7 +196,7 @@ class Registry(Mapping[str, K], Generic[K]):
             part = point.load()
             wrong = self._check(name, part)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the package's own: it must harm nobody who does not use it
-            wrong = f"it cannot be loaded: {told(error)}"
+            wrong = f"it cannot be loaded: {described(error)}"
         if wrong:
             return UnusablePart(
                 f"{self.noun} {name!r} of {origin.text}: {wrong}", "repair or replace the package, then start the agent again"
@@ -214,7 +214,7 @@ def _origin(point: metadata.EntryPoint) -> Provider:
     return Provider(point.dist.name, point.dist.version) if point.dist is not None else Provider(point.module, "")
 
 
-def told(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """Returns type and place of another package's exception. Its text only if Python worded it: any other may hold data or secrets."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     place = f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own[1:] else ""

@@ -22,7 +22,7 @@ KERNEL_LIMIT = Path("/proc/sys/fs/inotify/max_user_watches")
 """How many directories the kernel lets one user watch."""
 MOST_SHARE = 0.5
 """The most watches of this agent, as a share of `KERNEL_LIMIT`: other programs of its user need some, too."""
-MAX_TOLD = 100
+MAX_REPORTED = 100
 """How many directories that cannot be watched are logged one by one."""
 
 _log = logs.get("watch")
@@ -40,7 +40,7 @@ class Watcher:
         """The names under which each connector watches directories."""
         self._steps: Counter[float] = Counter()
         """How many connectors have each event delay, in seconds."""
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         try:
             self.queue = PacedQueue()
         except OSError as error:
@@ -125,7 +125,7 @@ class Watcher:
             self._cannot(place.path, error.strerror or str(error))
             return None
         self._places[place.path] = place
-        self._told.discard(place.path)
+        self._reported.discard(place.path)
         return place
 
     def _leave(self, queue: PacedQueue, path: str, wake: Wake) -> None:
@@ -146,8 +146,8 @@ class Watcher:
         del self._places[place.path]
 
     def _cannot(self, path: str, why: str) -> None:
-        if path not in self._told and len(self._told) < MAX_TOLD:
-            self._told.add(path)
+        if path not in self._reported and len(self._reported) < MAX_REPORTED:
+            self._reported.add(path)
             _log.warning(
                 "directory cannot be watched, it is looked at every scan_interval instead",
                 path=path or "any",

@@ -114,7 +114,7 @@ class Reloader:
         self._worker = worker
         self._store = store
         self._lock = threading.Lock()
-        self._told: tuple[object, ...] = ()
+        self._reported: tuple[object, ...] = ()
         self._warned: set[tuple[str, str]] = set()
 
     def reload(self, loaded: WantedDefinitions | None = None) -> Reload:
@@ -174,7 +174,7 @@ class Reloader:
         outcome = self._outcome(self._worker.definitions(), wanted, moves)
         for line in outcome.lines():
             self._tell(line, outcome)
-        self._told = outcome.kept, outcome.restart
+        self._reported = outcome.kept, outcome.restart
         self._warn(wanted)
         self._worker.apply(wanted.definitions.values(), moves.taken, moves.earlier)
         self.paths = wanted.paths
@@ -229,7 +229,7 @@ class Reloader:
         log = _log.bind(connector=line[2:].partition(" ")[0].rstrip(":"))
         if not line.startswith("!"):
             log.info("reload", always=True, diff=line)
-        elif (outcome.kept, outcome.restart) != self._told:
+        elif (outcome.kept, outcome.restart) != self._reported:
             log.warning("reload", always=True, diff=line)
 
 

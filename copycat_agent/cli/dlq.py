@@ -133,7 +133,7 @@ def replay(  # noqa: PLR0913, PLR0917 - the command's options
     ended = False
     try:
         with _kafka(), _progress() as told:
-            work.run(limit=limit, everything=everything, only=places, told=lambda report: told(report.tried))
+            work.run(limit=limit, everything=everything, only=places, on_progress=lambda report: told(report.tried))
         ended = True
     finally:
         if ended or work.report.tried:  # the letters before Kafka stopped answering

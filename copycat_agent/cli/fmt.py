@@ -106,12 +106,12 @@ def _formatted(path: Path, content: bytes) -> bytes:
         return format_text(content, AgentOptions).encode()
     made = format_text(content, Definition).encode()
     old, new = (load_content(path, one, AgentOptions(), resolve_env=False) for one in (content, made))
-    if old.definition != new.definition or _told(old.problems) != _told(new.problems):
+    if old.definition != new.definition or _texts(old.problems) != _texts(new.problems):
         raise MeaningChangedError
     return made
 
 
-def _told(problems: tuple[Problem, ...]) -> list[tuple[str, str]]:
+def _texts(problems: tuple[Problem, ...]) -> list[tuple[str, str]]:
     """Returns problems without their positions, which move."""
     return sorted((one.code, one.text) for one in problems)
 

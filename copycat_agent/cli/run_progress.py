@@ -142,16 +142,16 @@ class _StallReporter:
     """Reports why nothing moves: it may need a person."""
 
     def __init__(self) -> None:
-        self._told = ""
-        self._told_at = 0.0
+        self._reported = ""
+        self._reported_at = 0.0
 
     def look(self, why: str) -> None:
         now = time.monotonic()
-        if why and (why != self._told or now - self._told_at > LINE_SECONDS):
-            self._told, self._told_at = why, now
+        if why and (why != self._reported or now - self._reported_at > LINE_SECONDS):
+            self._reported, self._reported_at = why, now
             typer.echo(f"waiting: {visible(why)}; it goes on by itself, or end it with Ctrl-C and resume later", err=True)
-        elif not why and self._told:
-            self._told = ""
+        elif not why and self._reported:
+            self._reported = ""
             typer.echo("it goes on", err=True)
 
 

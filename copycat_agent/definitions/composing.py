@@ -49,7 +49,7 @@ from copycat_agent.options import (
     TypeAdapter,
     ValidationError,
 )
-from copycat_agent.registry import FAULT, Registry, UnusablePart, told
+from copycat_agent.registry import FAULT, Registry, UnusablePart, described
 from copycat_agent.sinks import SINKS
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS, StepOptions
@@ -272,7 +272,7 @@ def _options(reader: Reader, registry: Registry[Any], name: str, model: type[Opt
     try:
         return reader.options(model, loc, short=short)
     except Exception as error:  # noqa: BLE001 - somebody else's code
-        return reader.report(loc, "unusable-package", f"{registry.noun} {name!r} of {origin.text}: {told(error)}", FAULT)
+        return reader.report(loc, "unusable-package", f"{registry.noun} {name!r} of {origin.text}: {described(error)}", FAULT)
 
 
 def _converters(reader: Reader) -> object:

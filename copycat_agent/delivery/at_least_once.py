@@ -54,7 +54,7 @@ class OpenDelivery:
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
 
-    def tend(self) -> Delivery:
+    def advance(self) -> Delivery:
         """Returns the delivery."""
         return self._delivery
 
@@ -129,7 +129,7 @@ class AtLeastOnce:
     def close(self) -> None:
         """Does nothing: nothing is open."""
 
-    def tend(self) -> Results:
+    def advance(self) -> Results:
         """Returns nothing: no split waits for Kafka."""
         return ()
 

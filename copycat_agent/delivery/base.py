@@ -29,7 +29,7 @@ class Unsaved(NamedTuple):
     """Changes that are not in the store yet, and the batch they came from, if any, which took `seconds`.
 
     `begun`: when it was handed out, as `time.monotonic()`; `goes_on`: it is still under way. `taken_back`: what was planned and not handed
-    out, where they come from that (`Delivery.tend`).
+    out, where they come from that (`Delivery.advance`).
     """
 
     changes: Changes
@@ -65,7 +65,7 @@ class Delivery(Protocol):
 
     @property
     def has_work(self) -> bool:
-        """Whether `tend` or `publish_if_due` may have something to do: a batch is under way, or offsets are to be published."""
+        """Whether `advance` or `publish_if_due` may have something to do: a batch is under way, or offsets are to be published."""
 
     def view(self) -> DeliveryView:
         """Returns its part of a status."""
@@ -82,7 +82,7 @@ class Delivery(Protocol):
         """Returns whether a batch may be planned for the task, which has none under way."""
 
     def admit(self, splits: Sequence[Split]) -> tuple[Split, ...]:
-        """The splits that may go into a batch now. The others come back, unread, from `take_in` or `tend`."""
+        """The splits that may go into a batch now. The others come back, unread, from `take_in` or `advance`."""
 
     def plan(self, task: int, splits: Sequence[Split]) -> DeliveryPlan:
         """Returns `Batch.delivery` for a batch of these splits."""
@@ -93,7 +93,7 @@ class Delivery(Protocol):
         The future's result has to be passed to this method again. The future may raise what ends the connector.
         """
 
-    def tend(self) -> Results:
+    def advance(self) -> Results:
         """Continues what waits for Kafka. Raises what ends the connector.
 
         Returns splits that were held back and come back unread, to be planned again.
@@ -149,7 +149,7 @@ class Opening(Protocol):
     def doing(self) -> str:
         """Returns what it waits for, for a status; "" while it is quick."""
 
-    def tend(self) -> Delivery | None:
+    def advance(self) -> Delivery | None:
         """Returns the delivery once it is open, None before. After a RetriableError it is called again; other errors end the connector."""
 
     def seconds_left(self) -> float:

@@ -128,11 +128,11 @@ class Replay:
         limit: int | None = None,
         everything: bool = False,
         only: Collection[LetterPlace] = (),
-        told: Callable[[ReplayReport], None] = lambda _: None,
+        on_progress: Callable[[ReplayReport], None] = lambda _: None,
     ) -> ReplayReport:
         """Replays letters that were not replayed yet or, with `everything`, all; at most `limit`, and those at `only` if places are given.
 
-        `told` is called with the report after each group. Raises RetriableError if Kafka cannot be reached, BlockedError if it
+        `on_progress` is called with the report after each group. Raises RetriableError if Kafka cannot be reached, BlockedError if it
         refuses access; the groups before that are saved.
         """
         kafka = self._encoder.kafka
@@ -148,7 +148,7 @@ class Replay:
                 while letters := _group(mine):
                     self._replay(letters)
                     self._save(reader)
-                    told(self.report)
+                    on_progress(self.report)
                     if self._stopping():
                         self.report.stopped = True
                         break

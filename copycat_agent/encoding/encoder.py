@@ -25,7 +25,7 @@ from copycat_agent.errors import CopycatError, DataError, FatalError
 from copycat_agent.formats import Chunk, Draft, Parsed, Unparsed
 from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.producer import Message
-from copycat_agent.registry import told
+from copycat_agent.registry import described
 from copycat_agent.sources import SOURCES
 from copycat_agent.templates import SplitMeta
 from copycat_agent.templates.metadata import UNKNOWN, RecordOrigin
@@ -55,7 +55,7 @@ def compiled(pickled: bytes) -> Encoder:
     try:
         definition = pickle.loads(pickled)  # noqa: S301 - from the driver, over an authenticated socket
     except (ImportError, AttributeError) as error:  # a part of an installed package, which the driver has
-        words = f"a task cannot read the definition: {told(error)}"
+        words = f"a task cannot read the definition: {described(error)}"
         raise FatalError(words, "install the package that the definition uses for the Python that runs the agent's tasks") from None
     return Encoder(definition)
 

@@ -114,12 +114,12 @@ def _read(path: Path) -> bytes:
 
 def parse(path: Path | str, text: str | bytes) -> StoredIdentity:
     """Parses a text of `text_of` that was read at `path`. Raises FatalError for a newer version, another error for damage."""
-    told: dict[str, Any] = json.loads(text)
-    if told["version"] != VERSION:
-        msg = f"{path} was written by a newer copycat-agent (version {int(told['version'])}; this one knows up to {VERSION})"
+    document: dict[str, Any] = json.loads(text)
+    if document["version"] != VERSION:
+        msg = f"{path} was written by a newer copycat-agent (version {int(document['version'])}; this one knows up to {VERSION})"
         raise FatalError(msg, "install that version again")
-    kept = StoredIdentity(told["uuid"], tuple(told["former"]), tuple(told["nonces"]), dict(told["partitions"]))
-    if told["checksum"] != _checksum(kept) or not is_uuid(kept.uuid):
+    kept = StoredIdentity(document["uuid"], tuple(document["former"]), tuple(document["nonces"]), dict(document["partitions"]))
+    if document["checksum"] != _checksum(kept) or not is_uuid(kept.uuid):
         msg = "checksum"
         raise ValueError(msg)
     return kept

@@ -19,7 +19,7 @@ from copycat_agent import logs
 from copycat_agent.errors import CopycatError, DataError, FatalError, FencedError, RetriableError
 from copycat_agent.model import Account, SavedRow, SourceOffset, SourcePartition
 from copycat_agent.offsets import agent_identity, ledger, saved_rows
-from copycat_agent.offsets.lanes import NOTHING_TOLD, LaneCommit, OperatorChange
+from copycat_agent.offsets.lanes import NOTHING_WRITTEN, LaneCommit, OperatorChange
 from copycat_agent.offsets.sqlite_errors import RETRIABLE, is_callers, translate, unsaved
 from copycat_agent.offsets.state_dir import DATABASE, leave_marker
 from copycat_agent.offsets.state_log import IDENTITY_KEY, ChangedRows, Changes, Entries, StateLog, everything
@@ -228,7 +228,7 @@ class OpenStore:
         forget: Collection[SourcePartition] = (),
         losses: Collection[Loss] = (),
         accounts: Mapping[SourcePartition, Account] | None = None,
-        moved: LaneCommit | None = NOTHING_TOLD,
+        moved: LaneCommit | None = NOTHING_WRITTEN,
         *,
         may_rewind: bool = False,
     ) -> bool:

@@ -210,19 +210,19 @@ def begin_anew(connection: sqlite3.Connection) -> None:
 class LaneCommit:
     """The changes to a connector's lanes by a Kafka transaction of a batch, or of the driver.
 
-    `heads` are the new heads of the lanes that it moved. `told` are partitions whose rows, saved together with this, it has written to
+    `heads` are the new heads of the lanes that it moved. `written` are partitions whose rows, saved together with this, it has written to
     Kafka; other rows of the commit become `unpublished`. `driver_rows` are those of the `LanePlan`, which it has also written; they stay
     unpublished if another row was saved since.
     """
 
     connector: str
     heads: Mapping[int, Head] = field(default_factory=dict)
-    told: Collection[SourcePartition] = ()
+    written: Collection[SourcePartition] = ()
     driver_rows: Mapping[SourcePartition, SavedRow | None] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Returns whether there is anything to save."""
-        return bool(self.heads or self.told or self.driver_rows)
+        return bool(self.heads or self.written or self.driver_rows)
 
     def refusal(self, connection: sqlite3.Connection) -> FatalError | None:
         """Returns an error if a lane would move backwards."""
@@ -230,14 +230,14 @@ class LaneCommit:
 
     def save(self, connection: sqlite3.Connection, saved: Iterable[SourcePartition]) -> None:
         """Saves it; `saved` are the partitions of the rows in the same commit."""
-        lane_rows.changed(connection, [one for one in saved if one not in self.told], wish=False)
-        lane_rows.unmark(connection, self.told)
+        lane_rows.changed(connection, [one for one in saved if one not in self.written], wish=False)
+        lane_rows.unmark(connection, self.written)
         lane_rows.unmark_published(connection, self.driver_rows)
         if self.heads:
             save_heads(connection, self.connector, self.heads)
 
 
-NOTHING_TOLD = LaneCommit("")
+NOTHING_WRITTEN = LaneCommit("")
 """A commit without a Kafka transaction."""
 
 

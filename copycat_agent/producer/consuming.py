@@ -126,7 +126,7 @@ class TopicReader:
             except KafkaException as exception:
                 error: KafkaError = exception.args[0]
                 if error.code() not in _NOBODY_YET or time.monotonic() > deadline:
-                    raise self._told(error, what) from None
+                    raise self._translated(error, what) from None
                 time.sleep(_LOOK_SECONDS)
 
     def records(self, starts: Mapping[int, int]) -> Iterator[Received]:
@@ -147,7 +147,7 @@ class TopicReader:
         """Yields the record, unless it lies after the end. The end of a partition is reported as an error with an offset."""
         error, number, offset = message.error(), message.partition(), message.offset()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its spelling
-            raise self._told(error, f"reading topic {self.topic} for group {self._group}")
+            raise self._translated(error, f"reading topic {self.topic} for group {self._group}")
         assert number is not None
         assert offset is not None
         if number in places:
@@ -162,14 +162,14 @@ class TopicReader:
             if found.error is not None and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return
             if found.error is not None:
-                raise self._told(found.error, f"topic {self.topic}")
+                raise self._translated(found.error, f"topic {self.topic}")
             for number in sorted(found.partitions):
                 ask = partial(self._consumer.get_watermark_offsets, TopicPartition(self.topic, number), timeout=ANSWER_SECONDS)
                 self.ranges[number] = PartitionBounds(*self._until_appointed(ask, f"topic {self.topic}"))
         except KafkaException as exception:
-            raise self._told(exception.args[0], f"no broker answers at {','.join(self._options.bootstrap_servers)}") from None
+            raise self._translated(exception.args[0], f"no broker answers at {','.join(self._options.bootstrap_servers)}") from None
 
-    def _told(self, error: KafkaError, what: str) -> CopycatError:
+    def _translated(self, error: KafkaError, what: str) -> CopycatError:
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             return BlockedError(f"{what}: {error.str()}", f"grant this user Read and Describe on the topic {self.topic}")
         return with_trouble(translate(error, what), self._trouble)

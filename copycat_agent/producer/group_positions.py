@@ -48,13 +48,13 @@ class GroupPositions:
                 message = consumer.poll(_POLL_SECONDS)
                 error = None if message is None else message.error()
                 if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-                    raise self._told(error)
+                    raise self._translated(error)
         except KafkaException as exception:
-            raise self._told(exception.args[0]) from None
+            raise self._translated(exception.args[0]) from None
         if not self._answers:
             raise RetriableError(f"saving positions of group {self._group}: no broker answers")
         if (refused := self._answers[0]) is not None:
-            raise self._told(refused)
+            raise self._translated(refused)
 
     def _made(self) -> Consumer:
         settings = {
@@ -69,7 +69,7 @@ class GroupPositions:
     def _answered(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
         self._answers.append(error or next((one.error for one in places if one.error), None))
 
-    def _told(self, error: KafkaError) -> CopycatError:
+    def _translated(self, error: KafkaError) -> CopycatError:
         return translate(error, f"saving positions of group {self._group}")
 
     def close(self) -> None:

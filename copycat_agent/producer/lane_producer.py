@@ -113,7 +113,7 @@ class LaneProducer(TaskProducer):
             self._connection.client.begin_transaction()
         except KafkaException as exception:
             self.broken = True
-            raise self._told(exception.args[0], f"beginning transaction {self.spec.transactional_id}") from None
+            raise self._translated(exception.args[0], f"beginning transaction {self.spec.transactional_id}") from None
 
     def send(self, topic: str, values: list[bytes], tail: Message) -> None:
         """Sends values as `TaskProducer.send` does. Raises RefusedError when Kafka has refused a record of this transaction meanwhile."""
@@ -176,7 +176,7 @@ class LaneProducer(TaskProducer):
         error = self._ask_to_commit(deadline)
         while error is not None:
             if not error.retriable() or error.code() == _TIMED_OUT or time.monotonic() > deadline:
-                raise self._told(error, f"committing transaction {self.spec.transactional_id}")
+                raise self._translated(error, f"committing transaction {self.spec.transactional_id}")
             time.sleep(_LOOK_SECONDS)
             error = self._ask_to_commit(deadline)
 
@@ -237,7 +237,7 @@ class LaneProducer(TaskProducer):
                 error = self._ask_to_init(min(seconds, left_seconds))
             if error is not None:
                 self._shared.is_unanswered = time.monotonic() >= deadline
-                refusal = self._told(error, self._fencing())
+                refusal = self._translated(error, self._fencing())
             else:
                 self._shared.took(time.monotonic() - begun)
         except CopycatError as refused:
@@ -311,11 +311,11 @@ class LaneProducer(TaskProducer):
         return self._as_refused(cause)
 
     def _as_refused(self, cause: KafkaError) -> CopycatError:
-        return RefusedError(told) if isinstance(told := self._told(cause, "Kafka refused a record"), DataError) else told
+        return RefusedError(error) if isinstance(error := self._translated(cause, "Kafka refused a record"), DataError) else error
 
-    def _told(self, error: KafkaError, what: str) -> CopycatError:
+    def _translated(self, error: KafkaError, what: str) -> CopycatError:
         self._shared.partitions.clear()  # they may have changed
-        return transaction_refused(error, what, self.spec.transactional_id) or super()._told(error, what)
+        return transaction_refused(error, what, self.spec.transactional_id) or super()._translated(error, what)
 
     def _fencing(self) -> str:
         return f"taking over transactional id {self.spec.transactional_id} at {','.join(self.spec.options.bootstrap_servers)}"

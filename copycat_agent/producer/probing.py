@@ -77,7 +77,7 @@ class ClusterProbe:
         self._options = options
         self._deadline = deadline
         self._trouble: KafkaError | None = None
-        self._told: tuple[str, ...] = ()
+        self._brokers: tuple[str, ...] = ()
         settings: dict[str, Any] = {**client_settings(options), "client.id": "copycat-doctor", "reconnect.backoff.max.ms": 500}
         settings |= {"error_cb": self._on_error, "stats_cb": self._on_statistics, "statistics.interval.ms": _STATISTICS_MS}
         settings["metadata.recovery.strategy"] = "none"  # other ones forget addresses that do not answer, which are wanted here
@@ -99,8 +99,8 @@ class ClusterProbe:
                 found = self._client.list_topics(timeout=step)
             except KafkaException as exception:
                 self._client.poll(0)
-                if self._told:
-                    return self._told
+                if self._brokers:
+                    return self._brokers
                 self._check(exception.args[0])
                 step = min(2 * step, self._left())
             else:
@@ -221,7 +221,7 @@ class ClusterProbe:
             self._trouble = error
 
     def _on_statistics(self, statistics: str) -> None:
-        self._told = _learned(statistics) or self._told
+        self._brokers = _learned(statistics) or self._brokers
 
 
 def _learned(statistics: str) -> tuple[str, ...]:

@@ -135,7 +135,7 @@ class StateTopic:
         try:
             client.init_transactions(ANSWER_SECONDS)
         except KafkaException as exception:
-            raise self._told(exception, "taking over") from None
+            raise self._translated(exception, "taking over") from None
         self._client = client
 
     def _commit(self, changes: Mapping[bytes, bytes | None]) -> None:
@@ -149,7 +149,7 @@ class StateTopic:
                 self._produce(client, key, value)
             client.commit_transaction(ANSWER_SECONDS)
         except KafkaException as exception:
-            raise self._told(exception, "writing") from None
+            raise self._translated(exception, "writing") from None
         self._client, self._is_doubtful = client, False
 
     def _produce(self, client: Producer, key: bytes, value: bytes | None) -> None:
@@ -164,7 +164,7 @@ class StateTopic:
             else:
                 return
 
-    def _told(self, exception: KafkaException, doing: str) -> CopycatError:
+    def _translated(self, exception: KafkaException, doing: str) -> CopycatError:
         what = f"{doing} topic {self.place.topic}"
         error = transaction_refused(exception.args[0], what, self._id) or translate(exception.args[0], what)
         return BlockedError(error.message, error.hint) if isinstance(error, TimestampError) else error  # of this host's clock

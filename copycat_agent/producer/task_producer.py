@@ -271,9 +271,9 @@ class TaskProducer:
         if (worst := self._failure() if self.reports.failures else None) and not issubclass(classify(worst), DataError):
             self.broken = True
             self.pace.failed()
-            raise self._told(worst, self._where)
+            raise self._translated(worst, self._where)
 
-    def _told(self, error: KafkaError, what: str) -> CopycatError:
+    def _translated(self, error: KafkaError, what: str) -> CopycatError:
         return with_trouble(translate(error, what), self.reports.trouble.error)
 
     def _gave_up(self, words: str) -> CopycatError:

@@ -42,11 +42,11 @@ class DirectoryStore:
         return f"file://{self._at(key)}"
 
     def scratch(self) -> Path:
-        with self._told("make a directory", SCRATCH):
+        with self._translating("make a directory", SCRATCH):
             return scratch_below(self._root / SCRATCH)
 
     def has_conditional_put(self) -> bool:
-        with self._told("link files", SCRATCH), tempfile.TemporaryDirectory(dir=self.scratch()) as directory:
+        with self._translating("link files", SCRATCH), tempfile.TemporaryDirectory(dir=self.scratch()) as directory:
             one, other = Path(directory, "one"), Path(directory, "other")
             one.touch()
             try:
@@ -61,7 +61,7 @@ class DirectoryStore:
             return False
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        with self._told("write", key):
+        with self._translating("write", key):
             path = self._at(key)
             path.parent.mkdir(parents=True, exist_ok=True)
             beside = self.scratch() / uuid.uuid4().hex
@@ -80,7 +80,7 @@ class DirectoryStore:
             return is_new
 
     def get(self, key: str) -> bytes | None:
-        with self._told("read", key):
+        with self._translating("read", key):
             path = self._at(key)
             try:
                 data = path.read_bytes()
@@ -90,7 +90,7 @@ class DirectoryStore:
             return data
 
     def upload(self, files: Mapping[str, Path]) -> None:
-        with self._told("write", CONTROL):
+        with self._translating("write", CONTROL):
             for key, path in files.items():
                 self._at(key).parent.mkdir(parents=True, exist_ok=True)
                 shutil.move(path, self._at(key))
@@ -98,7 +98,7 @@ class DirectoryStore:
             self._sync_all(*(self._at(key).parent for key in files))
 
     def publish(self, moves: Mapping[str, str]) -> None:
-        with self._told("publish", ""):
+        with self._translating("publish", ""):
             there = {temporary: self._at(final) for temporary, final in moves.items() if self._at(temporary).exists()}
             for final in there.values():
                 final.parent.mkdir(parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ class DirectoryStore:
         return True
 
     def list(self, directory: str, after: str = "") -> Iterator[str]:
-        with self._told("list", directory):
+        with self._translating("list", directory):
             found = sorted(_files_below(self._at(directory) if directory else self._root), key=os.fsencode)
         skipped = len(f"{self._root}/")
         for one in found:
@@ -132,7 +132,7 @@ class DirectoryStore:
     def delete(self, keys: Iterable[str]) -> None:
         """Deletes files, and directories below `CONTROL` that become empty."""
         for key in keys:
-            with self._told("delete", key):
+            with self._translating("delete", key):
                 path = self._at(key)
                 path.unlink(missing_ok=True)
                 if key.startswith(f"{CONTROL}/"):
@@ -148,7 +148,7 @@ class DirectoryStore:
         return self._root.joinpath(*tree_parts(key))
 
     @contextlib.contextmanager
-    def _told(self, what: str, key: str) -> Iterator[None]:
+    def _translating(self, what: str, key: str) -> Iterator[None]:
         """Translates OSError into the error that tells the caller what to do."""
         try:
             yield

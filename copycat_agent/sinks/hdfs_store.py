@@ -67,7 +67,7 @@ class HdfsStore:
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
         beside = f"{SCRATCH}/{uuid.uuid4().hex}"
-        with self._told("write", key):
+        with self._translating("write", key):
             self._sweep()
             self._make_parents([key])
             self._write(beside, [data], len(data))
@@ -79,7 +79,7 @@ class HdfsStore:
             return True
 
     def get(self, key: str) -> bytes | None:
-        with self._told("read", key):
+        with self._translating("read", key):
             try:
                 data = self._client().read(self._at(key)).read()
                 found = self._client().get_file_info(self._at(key))
@@ -96,11 +96,11 @@ class HdfsStore:
             one.result()
 
     def _send(self, key: str, path: Path) -> None:
-        with self._told("write", key), path.open("rb") as file:
+        with self._translating("write", key), path.open("rb") as file:
             self._write(key, iter(lambda: file.read(PART_BYTES), b""), path.stat().st_size)
 
     def publish(self, moves: Mapping[str, str]) -> None:
-        with self._told("publish", ""):
+        with self._translating("publish", ""):
             self._make_parents(moves.values())
             for temporary, final in moves.items():
                 self._publish(temporary, final)
@@ -119,7 +119,7 @@ class HdfsStore:
 
     def list(self, directory: str, after: str = "") -> Iterator[str]:
         found: list[str] = []
-        with self._told("list", directory), contextlib.suppress(FileNotFoundError):
+        with self._translating("list", directory), contextlib.suppress(FileNotFoundError):
             found = sorted(one.path for one in statuses_below(self._client(), self._at(directory)) if not one.isdir)
         skipped = len(self._root) + 1
         yield from (path[skipped:] for path in found if path[skipped:] > after)
@@ -128,7 +128,7 @@ class HdfsStore:
         """Deletes files, and directories below `CONTROL` that become empty."""
         every = list(keys)
         for key in every:
-            with self._told("delete", key):
+            with self._translating("delete", key):
                 self._client().delete(self._at(key))
         self._remove_empty(every)
 
@@ -176,7 +176,7 @@ class HdfsStore:
         return "/".join([self._root, *tree_parts(key)]) or "/"
 
     @contextlib.contextmanager
-    def _told(self, what: str, key: str) -> Iterator[None]:
+    def _translating(self, what: str, key: str) -> Iterator[None]:
         """Translates errors into those that tell the caller what to do."""
         try:
             with plain_errors():

@@ -10,7 +10,7 @@ from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.formats.records import build_format
 from copycat_agent.formats.records.byte_records import FormatOption, LinesOptions
 from copycat_agent.model import SourceOffset, Split, SplitResult
-from copycat_agent.registry import FAULT, told
+from copycat_agent.registry import FAULT, described
 from copycat_agent.sources.base import Offsets, Saved, Source, SourceKind
 from copycat_agent.sources.contract import FileSource, PolledOptions
 from copycat_agent.sources.contract_partitions import FilePartitions
@@ -64,7 +64,7 @@ class FilesFormat(LimitedFormat):
         except (OSError, CopycatError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001 - third-party code may raise anything, and its text may hold data
-            words = f"source {self._options.type}: {told(error)}"
+            words = f"source {self._options.type}: {described(error)}"
         raise FatalError(words, FAULT)
 
 

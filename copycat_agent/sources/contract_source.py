@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, FileError, RetriableError
 from copycat_agent.model import Account, SourceOffset, SourcePartition, SplitResult
-from copycat_agent.registry import FAULT, told
+from copycat_agent.registry import FAULT, described
 from copycat_agent.sources.base import FileDetail, FileView, Lag, Offsets, Plan
 from copycat_agent.sources.contract import Gone, Remembered, Troubled, as_text, from_text
 from copycat_agent.sources.contract_partitions import Partition, PartitionKind
@@ -83,8 +83,8 @@ class ContractSource:
             elif self._kind.is_position(offset):
                 self._known[partition.key] = Partition(partition, offset, self._kind.position_of(offset))
         self._tells = not options.only_looks
-        if told := {key: one.position for key, one in self._known.items() if self._kind.has_moved(one.offset) and self._tells}:
-            self._looker.committed(told)  # the process that saved them may have died before it told the source
+        if committed := {key: one.position for key, one in self._known.items() if self._kind.has_moved(one.offset) and self._tells}:
+            self._looker.committed(committed)  # the process that saved them may have died before it told the source
         self._planner = Planner[Partition](delivery.max_batch_bytes, self._kind.most_per_batch)
         self._turns = TurnQueue[Partition]()
         for one in self._known.values():
@@ -110,7 +110,7 @@ class ContractSource:
         except CopycatError:
             raise
         except Exception as error:  # noqa: BLE001 - third-party code may raise anything, and its text may hold data
-            words = f"source {self._type}: {told(error)}"
+            words = f"source {self._type}: {described(error)}"
             raise FatalError(words, FAULT) from None
         if found is None:
             self._next_look.is_wanted = not self._next_look.is_over
@@ -238,17 +238,17 @@ class ContractSource:
             if loss.reason in ("destroyed", "damaged"):
                 key, why = loss.partition.key, loss.detail
                 self._log.error("what was not read yet is lost", path=loss.path, partition=key, why=why, records=loss.records)
-        told = self._take_in(changes)
+        committed = self._take_in(changes)
         for result in results:
             known = self._planner.land(result.split.partition)
             if settled := changes.offsets.get(known.partition):
                 known.offset, known.position = settled, self._kind.position_of(settled)
                 known.read_at = time.time()
                 self._measure(known)
-                told[known.partition.key] = known.position
+                committed[known.partition.key] = known.position
             self._go_on(known, result)
-        if told and self._tells:
-            self._looker.committed(told)
+        if committed and self._tells:
+            self._looker.committed(committed)
 
     def _take_in(self, changes: Changes) -> dict[str, Position]:
         """Notes that the findings of a look are saved. Returns the positions of partitions that are already done: empty files."""

@@ -17,7 +17,7 @@ from copycat_agent.errors import CopycatError, FatalError, SentInPartError
 from copycat_agent.formats import Frame, Parsed
 from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.model import Fingerprint, Loss, LossReason, Split, SplitResult, Stretch
-from copycat_agent.registry import FAULT, told
+from copycat_agent.registry import FAULT, described
 from copycat_agent.sources.base import Offsets, Source, SourceKind
 from copycat_agent.sources.contract import AuthorSource, LostRecords, Position, Probed, RunsAs, as_text
 from copycat_agent.sources.contract_partitions import RecordPartitions
@@ -211,7 +211,7 @@ class RecordStream(RecordOrigin):
         except (CopycatError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001 - third-party code may raise anything
-            words = f"{self._noun}: {told(error)}"
+            words = f"{self._noun}: {described(error)}"
         if words:
             raise FatalError(words, FAULT)
 

@@ -193,18 +193,18 @@ class ClusterActivity:
 
     def __init__(self) -> None:
         self._last = 0.0
-        self._told = False
+        self._reported = False
 
     def beat(self) -> None:
         """Notes that a batch has begun or ended."""
         self._last = time.monotonic()
-        self._told = False
+        self._reported = False
 
     def quiet(self, since: float) -> float:
         """Returns the seconds without a beat, from `since` at the earliest. Warns beyond `TELL_SECONDS`, once until the next beat."""
         quiet = time.monotonic() - max(self._last, since)
-        if quiet > TELL_SECONDS and not self._told:
-            self._told = True
+        if quiet > TELL_SECONDS and not self._reported:
+            self._reported = True
             _log.warning("the cluster has given no place to run yet, the agent waits", waited_s=round(quiet), hint=NO_PLACE)
         return quiet
 

@@ -73,9 +73,9 @@ def position_entries(agent: str, key: str, positions: Iterable[Position]) -> lis
 
     A state that is forgotten also deletes what an earlier version wrote of it: that would count again once the state's entry is compacted.
     """
-    told = [position_entry(agent, key, one) for one in positions]
+    made = [position_entry(agent, key, one) for one in positions]
     earlier = Entry(_key(agent, key, _POSITION, EARLIER_STATE_KEY), None)
-    return [*told, earlier] if Entry(_key(agent, key, _STATE, ""), None) in told else told
+    return [*made, earlier] if Entry(_key(agent, key, _STATE, ""), None) in made else made
 
 
 def position_entry(agent: str, key: str, position: Position) -> Entry:
@@ -84,12 +84,12 @@ def position_entry(agent: str, key: str, position: Position) -> Entry:
     where = _key(agent, key, _STATE, "") if partition.key == STATE_KEY else _key(agent, key, _POSITION, partition.key)
     if saved is None:
         return Entry(where, None)
-    told: dict[str, Any] = {"v": VERSION, "lane": lane, "seq": seq, "nonce": nonce}
+    values: dict[str, Any] = {"v": VERSION, "lane": lane, "seq": seq, "nonce": nonce}
     if isinstance(saved, SourceState):
-        return Entry(where, _text({**told, "state": dict(saved.values)}))
+        return Entry(where, _text({**values, "state": dict(saved.values)}))
     place = {**_of_slots(saved), "fingerprint": _of_slots(saved.fingerprint)}
     lost = [one[1:] for one in losses]  # whose partition is the entry's
-    return Entry(where, _text({**told, "offset": place, "counts": _of_slots(counts), "losses": lost}))
+    return Entry(where, _text({**values, "offset": place, "counts": _of_slots(counts), "losses": lost}))
 
 
 def name_entry(agent: str, key: str, name: str | None) -> Entry:
@@ -131,7 +131,7 @@ def read(entries: Iterable[Entry], agent: str, key: str, connector: str = "") ->
     begin = _key(agent, key)[:-1]
     heads: dict[int, Head] = {}
     texts: dict[str, str] = {}
-    told: dict[SourcePartition, list[tuple[int, Position]]] = {}
+    found: dict[SourcePartition, list[tuple[int, Position]]] = {}
     for order, entry in enumerate(entries):
         if not entry.key.startswith(begin):
             continue
@@ -144,16 +144,16 @@ def read(entries: Iterable[Entry], agent: str, key: str, connector: str = "") ->
             elif entry.value is None:
                 partition = SourcePartition(connector or key, name)
                 for one in (partition, from_earlier_version(partition, None)[0]):
-                    told.pop(one, None)
+                    found.pop(one, None)
             else:
                 position = _position(SourcePartition(connector or key, name), entry.value)
-                told.setdefault(position.partition, []).append((order, position))
+                found.setdefault(position.partition, []).append((order, position))
         except (ValueError, TypeError, KeyError, RecursionError):
             words = f"offset {entry.offset} of the offsets topic was written by another version, or by somebody else"
             raise PositionsError(words, "run the newer version of copycat-agent") from None
-    for some in told.values():
+    for some in found.values():
         some[:-1] = [(order, position._replace(is_last=False)) for order, position in some[:-1]]
-    positions = [position for _, position in sorted(one for some in told.values() for one in some)]
+    positions = [position for _, position in sorted(one for some in found.values() for one in some)]
     return FoundEntries(heads, positions, 0, texts.get(_NAME), texts.get(_ID, ""))
 
 
@@ -180,49 +180,49 @@ def _kind_and_name(key: bytes) -> tuple[str, Any]:
 
 
 def _loaded(value: bytes) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(value)
-    if told["v"] != VERSION:
+    values: dict[str, Any] = json.loads(value)
+    if values["v"] != VERSION:
         raise ValueError
-    return told
+    return values
 
 
 def _head(value: bytes) -> Head:
-    told = _loaded(value)
-    return Head(_number(told["seq"]), told["nonce"])
+    values = _loaded(value)
+    return Head(_number(values["seq"]), values["nonce"])
 
 
 def _position(partition: SourcePartition, value: bytes) -> Position:
-    told = _loaded(value)
-    lane, seq, nonce = _number(told["lane"]), _number(told["seq"]), told.get("nonce", "")
+    values = _loaded(value)
+    lane, seq, nonce = _number(values["lane"]), _number(values["seq"]), values.get("nonce", "")
     if partition.key == STATE_KEY:
-        return Position(partition, lane, seq, SourceState(dict(told["state"])), nonce=nonce)
-    offset = told["offset"]
+        return Position(partition, lane, seq, SourceState(dict(values["state"])), nonce=nonce)
+    offset = values["offset"]
     offset["fingerprint"] = Fingerprint(**offset["fingerprint"])
     _number(offset["position"])
-    losses = tuple(Loss(partition, *one) for one in told["losses"])
+    losses = tuple(Loss(partition, *one) for one in values["losses"])
     now, saved = from_earlier_version(partition, SourceOffset(**offset))
-    return Position(now, lane, seq, saved, Counts(**told["counts"]), losses, nonce)
+    return Position(now, lane, seq, saved, Counts(**values["counts"]), losses, nonce)
 
 
 def _text_of(value: bytes | None, kind: str) -> str:
     """Returns a name or an id; "" if it was deleted."""
-    told = "" if value is None else _loaded(value)[kind]
-    if type(told) is not str:
+    text = "" if value is None else _loaded(value)[kind]
+    if type(text) is not str:
         raise ValueError
-    return told
+    return text
 
 
-def _number(told: Any) -> int:  # noqa: ANN401 - what JSON holds
+def _number(number: Any) -> int:  # noqa: ANN401 - what JSON holds
     """Returns the number. Raises ValueError for anything else: a seq or an offset out of range must not be compared with one."""
-    if type(told) is not int or not 0 <= told <= _LARGEST:
+    if type(number) is not int or not 0 <= number <= _LARGEST:
         raise ValueError
-    return told
+    return number
 
 
 def _of_slots(value: SourceOffset | Counts | Fingerprint) -> dict[str, Any]:
     """Returns the fields that differ from their defaults: most do not."""
     kind = type(value)
-    return {name: told for name in kind.__slots__ if (told := getattr(value, name)) != _DEFAULTS[kind].get(name)}
+    return {name: field for name in kind.__slots__ if (field := getattr(value, name)) != _DEFAULTS[kind].get(name)}
 
 
 _DEFAULTS: dict[type, dict[str, Any]] = {
@@ -234,5 +234,5 @@ def _key(*parts: str | int) -> bytes:
     return json.dumps(parts).encode()
 
 
-def _text(told: dict[str, Any]) -> bytes:
-    return json.dumps(told, separators=(",", ":")).encode()
+def _text(values: dict[str, Any]) -> bytes:
+    return json.dumps(values, separators=(",", ":")).encode()

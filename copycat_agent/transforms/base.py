@@ -13,7 +13,7 @@ from copycat_agent.errors import CopycatError, DataError, FatalError
 from copycat_agent.formats.draft import Draft
 from copycat_agent.model import Column
 from copycat_agent.options import Field, TransformOptions
-from copycat_agent.registry import FAULT, ProviderGuard, blamed, told, wrong_kind
+from copycat_agent.registry import FAULT, ProviderGuard, blamed, described, wrong_kind
 from copycat_agent.templates import SplitMeta
 from copycat_agent.transforms.match import Condition, Matcher, Predicate
 
@@ -185,8 +185,8 @@ def _fault(name: str, error: Exception) -> StepFaultError:
     """
     origin = blamed(error.__traceback__)
     if origin is None:
-        return StepFaultError(f"{name}: {told(error)}", "this is a bug in copycat-agent: please report it")
-    return StepFaultError(f"{name} of {origin.text}: {told(error)}", FAULT)
+        return StepFaultError(f"{name}: {described(error)}", "this is a bug in copycat-agent: please report it")
+    return StepFaultError(f"{name} of {origin.text}: {described(error)}", FAULT)
 
 
 def wrong_transform(name: str, part: TransformKind) -> str:

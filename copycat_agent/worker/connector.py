@@ -273,7 +273,7 @@ class Connector:
             while orders.stop_at is None:
                 try:
                     opening = opening or self._tools.deliveries.open(self.definition, callbacks, self._before.earlier)
-                    delivery = opening.tend()
+                    delivery = opening.advance()
                 except RetriableError as error:
                     self._metrics.count_error("open", type(error).__name__)
                     retry_policy.retry(error)

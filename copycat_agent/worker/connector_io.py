@@ -60,7 +60,7 @@ class ConnectorIO:
             effects.CollectEvents: self._hear,
             effects.Look: self._look,
             effects.AnswerQuestions: lambda _: self._orders.answer(self.source),
-            effects.AdvanceDelivery: lambda _: self._delivery.tend(),
+            effects.AdvanceDelivery: lambda _: self._delivery.advance(),
             effects.CollectResults: self._take_in,
             effects.CollectReport: self._take_report,
             effects.Save: self._save,
@@ -242,8 +242,8 @@ def _of_all(batch: Batch, results: Results) -> Results:
     """Returns results for all splits: those that came too late to join the batch have none, and are unread."""
     if len(results) == len(batch.splits):
         return results
-    told = {result.split.partition for result in results}
-    return (*results, *(SplitResult(one, one.offset) for one in batch.splits if one.partition not in told))
+    with_result = {result.split.partition for result in results}
+    return (*results, *(SplitResult(one, one.offset) for one in batch.splits if one.partition not in with_result))
 
 
 def _as_save_error(error: Exception) -> Exception:

@@ -53,7 +53,7 @@ class Mounts:
         self._lock = threading.Lock()
         self.waited: dict[str, MountWait] = {}
         """Mounts that are being asked, by mount point: nearly always empty. Read by other threads."""
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._points: Mapping[str, str] = {}
 
     def ask(self, users: Iterable[ConnectorMounts]) -> None:
@@ -113,9 +113,9 @@ class Mounts:
             if asked is None or self.waited.get(mount) is not asked:
                 return
             del self.waited[mount]
-            was_told = mount in self._told
-            self._told.discard(mount)
-        if was_told:
+            was_reported = mount in self._reported
+            self._reported.discard(mount)
+        if was_reported:
             _log.info(event, mount=mount, after_s=round(time.monotonic() - asked.since))
         self._on_answer(mount)
 
@@ -123,8 +123,8 @@ class Mounts:
         """Logs once of each mount that it hangs."""
         now = time.monotonic()
         with self._lock:
-            new = [mount for mount, asked in self.waited.items() if now - asked.since > HUNG_SECONDS and mount not in self._told]
-            self._told.update(new)
+            new = [mount for mount, asked in self.waited.items() if now - asked.since > HUNG_SECONDS and mount not in self._reported]
+            self._reported.update(new)
         for mount in new:
             hint = "see to its server (dmesg, mount); connectors that read from it are held and go on by themselves, the others go on"
             _log.warning("mount does not answer", mount=mount, hint=hint)

@@ -169,7 +169,7 @@ def _checked(worker: WorkerView, shown: Values, config: Mapping[str, str]) -> di
     wanted = nested(config, keys)
     refuse_too_much(wanted)
     connect = worker.control.options.api.connect
-    if found := [_told(option, why) for option, why in complaints(shown, wanted, connect.roots if connect else ())]:
+    if found := [_message(option, why) for option, why in complaints(shown, wanted, connect.roots if connect else ())]:
         raise invalid(found)
     return with_kafka_of(shown, wanted)
 
@@ -180,13 +180,13 @@ def _text_of(make: Callable[[], str], agent: AgentOptions) -> bytes:
         content = make().encode("utf-8", "replace")
         found = findings_of(content, agent)
     except UneditableError as error:
-        raise invalid([_told(error.place, error.text)]) from None
+        raise invalid([_message(error.place, error.text)]) from None
     if found:
-        raise invalid([_told(".".join(map(str, one.loc)), f"{one.text}; {one.hint}" if one.hint else one.text) for one in found])
+        raise invalid([_message(".".join(map(str, one.loc)), f"{one.text}; {one.hint}" if one.hint else one.text) for one in found])
     return content
 
 
-def _told(option: str, why: str) -> str:
+def _message(option: str, why: str) -> str:
     return f"{THEIRS.get(option, option)}: {why}" if option else why
 
 

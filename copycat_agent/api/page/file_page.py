@@ -13,5 +13,5 @@ def file_page(moment: ViewContext, name: str, fields: Fields) -> View:
     found = next((one for one in moment.control.files(name) if key and one.key == key), None)
     if found is None:
         raise UnknownConnectorError(f"connector {name} follows no such file now", f"see its files: copycat describe {name}")
-    told = moment.commands.of_agent("explain", found.path, "-n", "0")
-    return View(found.path, joined(tag("h1", found.path), back_to(name), ran(told)))
+    result = moment.commands.of_agent("explain", found.path, "-n", "0")
+    return View(found.path, joined(tag("h1", found.path), back_to(name), ran(result)))

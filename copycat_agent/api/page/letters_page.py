@@ -30,11 +30,11 @@ def letters_page(moment: ViewContext, name: str, _fields: Fields) -> View:
     head = joined(tag("h1", title), back_to(name))
     if dlq is None:
         return View(title, joined(head, tag("p", "It has no dead-letter topic: set errors.dlq.topic.")))
-    told = moment.commands.of_agent("dlq", "show", name, "-n", str(SHOWN))
-    letters = list(_letters(told.text, dlq.topic)) if told.code == 0 else []
+    result = moment.commands.of_agent("dlq", "show", name, "-n", str(SHOWN))
+    letters = list(_letters(result.text, dlq.topic)) if result.code == 0 else []
     everything = tag("nav", tag("a", "Replay all", href=f"/connectors/{name}/replay", class_="button"), aria_label="What can be done")
     words = tag("p", f"The newest {SHOWN} in topic {dlq.topic}, the newest last.")
-    shown = _choice(name, letters) if letters else ran(told)
+    shown = _choice(name, letters) if letters else ran(result)
     return View(title, joined(head, everything, words, shown))
 
 
@@ -101,9 +101,9 @@ def replayed(moment: ViewContext, name: str, fields: Fields) -> View:
     if not _replaying.acquire(blocking=False):
         raise BusyError("another replay is under way", "try again when it is done")
     try:
-        told = moment.commands.of_agent("dlq", "replay", name, "--limit", str(REPLAYED), *(f"--only={place}" for place in places))
+        result = moment.commands.of_agent("dlq", "replay", name, "--limit", str(REPLAYED), *(f"--only={place}" for place in places))
     finally:
         _replaying.release()
     title = f"Dead letters of {name}, replayed"
     links = tag("p", tag("a", "Dead letters", href=f"/connectors/{name}/letters"))
-    return View(title, joined(tag("h1", title), links, ran(told)))
+    return View(title, joined(tag("h1", title), links, ran(result)))

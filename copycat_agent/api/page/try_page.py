@@ -51,8 +51,8 @@ def tried(moment: ViewContext, _name: str, fields: Fields) -> View:
     definition, lines = fields.get("definition", ""), fields.get("lines", "")
     arguments = ("try", "-d", _DEFINITION, "-v", "-n", str(RECORDS), "--schemas", _SCHEMAS, _LINES)
     files = {_DEFINITION: definition, _LINES: lines, _SCHEMAS: "\n".join(_schemas(moment))}
-    told = moment.commands.apart(*arguments, files=files, memory_bytes=MEMORY_BYTES)
-    return View("Try a definition", _form(definition, lines, joined(tag("h2", "What came of it"), ran(told))))
+    result = moment.commands.apart(*arguments, files=files, memory_bytes=MEMORY_BYTES)
+    return View("Try a definition", _form(definition, lines, joined(tag("h2", "What came of it"), ran(result))))
 
 
 def _schemas(moment: ViewContext) -> set[str]:

@@ -118,7 +118,7 @@ class ExactlyOnce:
         if flight.recovery is None and not _is_known(flight.plan, outcome):
             self._callbacks.count_outcome("unknown")
             flight.recovery = Recovery(batch, results, functools.partial(self._open_again, number), self._definition.errors)
-            flight.recovery.tend()
+            flight.recovery.advance()
             return flight.recovery.results
         assert outcome is not None, "it is known"
         if flight.recovery is None:
@@ -143,26 +143,26 @@ class ExactlyOnce:
 
     def _commit(self, changes: Changes, accounts: Accounts, moved: LaneCommit | None) -> bool:
         name = self._definition.name
-        rows, told = changes.rows(name), moved or LaneCommit(name)
-        return self._store.commit(rows, changes.forget, changes.losses, joined(accounts, changes), told)
+        rows, commit = changes.rows(name), moved or LaneCommit(name)
+        return self._store.commit(rows, changes.forget, changes.losses, joined(accounts, changes), commit)
 
     def _moved(self, unsaved: Unsaved) -> LaneCommit | None:
         """Returns what is saved of a batch's transaction, apart from the changes that the source made of its results."""
         plan, outcome, changes = self._flights[unsaved.task].plan, _outcome(unsaved.results), unsaved.changes
         if outcome is None or outcome.state != "committed":
             return None
-        told = {result.split.partition for result in unsaved.results if _is_told(result, changes)}
-        heads = {unsaved.task: outcome.head} if told or plan.driver_rows or changes.rows(self._definition.name) or changes.forget else {}
-        return LaneCommit(self._definition.name, heads, told, dict(plan.driver_rows))
+        written = {result.split.partition for result in unsaved.results if _is_written(result, changes)}
+        heads = {unsaved.task: outcome.head} if written or plan.driver_rows or changes.rows(self._definition.name) or changes.forget else {}
+        return LaneCommit(self._definition.name, heads, written, dict(plan.driver_rows))
 
-    def tend(self) -> Results:
+    def advance(self) -> Results:
         """Continues recoveries and the publisher. Recoveries raise nothing here: the futures of `take_in` do."""
-        told = self._publisher.end()
-        if told is not None:
-            self.heads = {**self.heads, PUBLISHING_LANE: told}
+        published = self._publisher.end()
+        if published is not None:
+            self.heads = {**self.heads, PUBLISHING_LANE: published}
         for recovery in self._recoveries():
             if not recovery.results.done():
-                recovery.tend()
+                recovery.advance()
         return self._publisher.take_back()
 
     def source_changed(self) -> None:
@@ -222,7 +222,7 @@ def _is_known(plan: LanePlan, outcome: LaneOutcome | None) -> bool:
     return outcome.head == plan.head
 
 
-def _is_told(result: SplitResult, changes: Changes) -> bool:
+def _is_written(result: SplitResult, changes: Changes) -> bool:
     """Returns whether the transaction has the same row of the file as the store is about to save: the driver may have renamed it since."""
     partition = result.split.partition
     saved = changes.offsets.get(partition)

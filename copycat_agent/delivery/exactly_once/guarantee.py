@@ -61,7 +61,7 @@ class ExactlyOnceOpening:
     def seconds_left(self) -> float:
         return max(0.0, self._again_at - time.monotonic())
 
-    def tend(self) -> Delivery | None:
+    def advance(self) -> Delivery | None:
         """Returns the open delivery, None while it is not open. Raises PositionsError when a person has to decide first."""
         if self._attempt is None:
             self._begin()

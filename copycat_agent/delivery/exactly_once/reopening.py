@@ -45,7 +45,7 @@ PUBLISHED_MAX = 2000
 
 
 class Recovery:
-    """Finds out the outcome of one batch. The connector's steps call `tend` until `results` is done."""
+    """Finds out the outcome of one batch. The connector's steps call `advance` until `results` is done."""
 
     def __init__(self, batch: Batch, results: tuple[SplitResult, ...], again: Callable[[], Attempt], errors: ErrorsOptions) -> None:
         """`again` begins another attempt to open the batch's lane."""
@@ -72,7 +72,7 @@ class Recovery:
         kind = BlockedError if isinstance(self.error, BlockedError) else RetriableError
         return kind(f"{words}; {self.error}" if self.error else words)
 
-    def tend(self) -> None:
+    def advance(self) -> None:
         """Begins an attempt when one is due, and handles one that is over. Raises nothing."""
         try:
             self._tend()

@@ -105,7 +105,7 @@ class LaneBatch:
             now = time.monotonic()
             is_late = now + (now - since) > begun + ATTEMPTS_SECONDS
             if not done.is_worthwhile or is_late or self._lane.stopping() or len(self._aside) == len(self._batch.splits):
-                return self._told(done)
+                return self._results(done)
             refusals = () if done.refused is None else (*refusals, done.refused)
 
     def _attempt(self, refusals: Sequence[DataError]) -> _AttemptResult:
@@ -223,7 +223,7 @@ class LaneBatch:
                 moved.append(Position(result.split.partition, self._plan.lane.number, seq, offset, result.counts, losses))
         return moved
 
-    def _told(self, done: _AttemptResult) -> Results:
+    def _results(self, done: _AttemptResult) -> Results:
         """Returns one result per split. Unless committed, splits do not move and count nothing."""
         found = {one.split.partition: one for one in done.results}
         if done.outcome.state not in ("committed", "idle"):
@@ -335,5 +335,5 @@ def _driver_rows(plan: LanePlan) -> list[Position]:
 
 
 def _sampled(run: BatchRun, results: Results) -> Results:
-    """Returns the results with their samples, which `_told` moves to the first result."""
+    """Returns the results with their samples, which `_results` moves to the first result."""
     return tuple(replace(result, samples=tuple(one.done.samples)) for result, one in zip(results, run.progresses, strict=True))

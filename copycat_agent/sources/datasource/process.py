@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from copycat_agent.errors import CopycatError, FatalError
-from copycat_agent.registry import told
+from copycat_agent.registry import described
 from copycat_agent.sources.contract import same_position
 from copycat_agent.sources.datasource.reader import StreamReader, UnusableSourceError, fault
 
@@ -49,7 +49,7 @@ class ReaderSession:
             self._reader = StreamReader(question["class"], question["options"])
         except (ImportError, SyntaxError) as error:
             raise UnusableSourceError(
-                f"{question['class']}: {told(error)}", "install what it needs for the Python that runs the agent"
+                f"{question['class']}: {described(error)}", "install what it needs for the Python that runs the agent"
             ) from None
         reader = self._reader
         columns = [[column.name, column.type] for column in reader.schema.columns]

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAv
 from copycat_agent.errors import FatalError
 from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.model import Column, Schema
-from copycat_agent.registry import told
+from copycat_agent.registry import described
 from copycat_agent.sources.contract import same_position
 from copycat_agent.sources.contract_threads import weight
 from copycat_agent.sql_types import element_of, map_of, struct_fields
@@ -249,7 +249,7 @@ def fault(error: BaseException, name: str) -> str:
         if str(frame.f_globals.get("__name__", "")).partition(".")[0] == package:
             place = f"{type(error).__name__} at {Path(frame.f_code.co_filename).name}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return place or told(error)
+    return place or described(error)
 
 
 def struct_of(schema: Any) -> types.StructType:  # noqa: ANN401 - whatever a data source returns

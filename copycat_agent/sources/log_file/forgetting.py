@@ -39,7 +39,7 @@ class Forgetting:
         self._log = log
         self._aged_at = -_AGE_SECONDS
         self._there: dict[SourcePartition, float] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     @property
     def is_due(self) -> bool:
@@ -119,8 +119,8 @@ class Forgetting:
             surplus -= 1
 
     def _tell_bound(self, what: str, hint: str) -> None:
-        if what not in self._told:
-            self._told.add(what)
+        if what not in self._reported:
+            self._reported.add(what)
             why = f"{what}: the oldest offsets are forgotten; such a file, if it came back, would be sent again"
             self._log.warning("offsets are forgotten before forget_after", why=why, hint=hint)
 

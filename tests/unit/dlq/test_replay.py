@@ -370,7 +370,7 @@ def test_large_letters_go_in_small_groups(post: Post, monkeypatch: pytest.Monkey
     monkeypatch.setattr("copycat_agent.dlq.GROUP_BYTES", 1000)
     post.fill(*[b"%0400d" % number for number in range(7)])
     told: list[int] = []
-    assert Replay(post.mended()).run(limit=5, told=lambda report: told.append(report.tried)).sent == 5
+    assert Replay(post.mended()).run(limit=5, on_progress=lambda report: told.append(report.tried)).sent == 5
     assert told == [3, 5]
     assert Replay(post.mended()).run().sent == 2
 

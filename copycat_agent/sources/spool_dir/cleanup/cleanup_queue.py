@@ -57,16 +57,16 @@ class CleanupQueue:
         self._due: dict[SourcePartition, _DueFile] = {}
         self._turns: list[tuple[float, int, SourcePartition]] = []
         self._numbers = itertools.count()
-        self._told = ""
+        self._reported = ""
         self._cleaned: list[Row] = []
 
     def check(self) -> None:
         """Logs a problem with the targets once: files are still read, and stay in place until it is repaired."""
         problem = self._cleaner.check()
         words = str(problem or "")
-        if words and words != self._told:
+        if words and words != self._reported:
             self._log.error("files cannot be cleaned up, they are kept", why=words)
-        self._told = words
+        self._reported = words
 
     def add(self, *rows: Row) -> None:
         """Queues the files of saved, done rows. Has no effect for files that the policy leaves in place.
