@@ -84,8 +84,8 @@ def import_(  # noqa: PLR0913, PLR0917 - the command's options
         save(taken, force=force, socket=socket, state_dir=state_dir, config=config)
     _write(paths)
     if report is Format.JSON:
-        report = _report(imported, texts) | ({} if taken is None else {"positions": taken.entries(), "written": write})
-        typer.echo(json.dumps(report, indent=2))
+        document = _report(imported, texts) | ({} if taken is None else {"positions": taken.entries(), "written": write})
+        typer.echo(json.dumps(document, indent=2))
     else:
         if output is None and taken is None:
             sys.stdout.write("---\n".join(texts.values()))
