@@ -9,17 +9,18 @@ import os
 import random
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadFileScheduling
 
 from copycat_agent import dev_broker
 from copycat_agent.dev_broker import DevBroker, fetch_kafka
 from tests.rig.agent import AgentProcess
+from tests.rig.examples import PROFILE
 from tests.rig.kafka import create_topic, unique_topic
 from tests.rig.kafka_classes import with_classes
 from tests.rig.ledger import Ledger
@@ -41,9 +42,8 @@ _PORTS_EACH = 1500
 
 settings.register_profile("same", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("search", deadline=None, print_blob=True)
-_PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "same")  # the same histories in every run; `search` looks for new ones
-settings.load_profile(_PROFILE)
-if _PROFILE == "same":  # else hypothesis takes numbers and texts from whatever modules of ours this process has imported so far
+settings.load_profile(PROFILE)
+if PROFILE == "same":  # else hypothesis takes numbers and texts from whatever modules of ours this process has imported so far
     providers._get_local_constants = lambda: providers._local_constants
 
 
@@ -80,15 +80,6 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What goes to one process for minutes comes first: begun last, it would be waited for when everything else is done."""
     items.sort(key=lambda item: not item.nodeid.startswith(_FIRST))
-    if _PROFILE == "same":
-        for test in {item.function for item in items if isinstance(item, pytest.Function) and is_hypothesis_test(item.function)}:
-            _try_fewer(test)
-
-
-def _try_fewer(test: Any) -> None:
-    """A third of the examples, which are the same in every run; `HYPOTHESIS_PROFILE=search` tries all, and new ones."""
-    own = test._hypothesis_internal_use_settings
-    test._hypothesis_internal_use_settings = settings(own, max_examples=max(own.max_examples // 3, min(own.max_examples, 10)))
 
 
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]

@@ -17,6 +17,7 @@ from copycat_agent.extending import RetriableError, fields_of_rows
 from copycat_agent.sources.jdbc.database import ColumnInfo, TableInfo
 from copycat_agent.sources.jdbc.packed_rows import unpacked
 from copycat_agent.sources.jdbc.statements import PACKED, Dialect, packed, packed_columns
+from tests.rig.examples import examples
 from tests.rig.postgres import Postgres
 
 _QUOTED = set('(),"\\ \t\n\r\v\f')
@@ -56,7 +57,7 @@ def written(value: Any) -> str:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_row_in_one_text_has_the_values_of_its_columns(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1, max_size=4))
     names = [f"{number} {kind}" for number, kind in enumerate(kinds)]

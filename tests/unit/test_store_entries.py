@@ -16,6 +16,7 @@ from copycat_agent.errors import CopycatError, DataError, FatalError, FencedErro
 from copycat_agent.model import Account, Counts, Loss, SourceOffset, SourcePartition, SourceState, state_partition
 from copycat_agent.offsets import OffsetStore, agent_identity, schema
 from copycat_agent.offsets.state_log import Changes, Entries, everything
+from tests.rig.examples import examples
 from tests.rig.waiting import wait_until
 from tests.unit.old_stores import old_store
 from tests.unit.test_offsets import NAMES, OFFSETS
@@ -109,7 +110,7 @@ def write(store: OffsetStore, what: str, *values: object) -> None:
     calls[what](*values)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None)
 @given(writes=st.lists(WRITES, max_size=12), failing=st.sets(st.integers(0, 11), max_size=3), writes_first=st.booleans())
 def test_another_directory_makes_the_same_store_of_what_is_in_the_log(
     tmp_path_factory: pytest.TempPathFactory, *, writes: list[tuple[str, ...]], failing: set[int], writes_first: bool

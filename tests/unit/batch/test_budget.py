@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Counts, SourceOffset
+from tests.rig.examples import examples
 from tests.rig.kafka import create_topic, unique_topic, values
 from tests.unit.batch.rig import after, append, batch_of, definition, never, split_of, write
 
@@ -81,7 +82,7 @@ def a_topic(broker: DevBroker) -> str:
 LINES = [b"", b"a", b"bb\r", b"\r", b"drop me", b"c" * 60, b"d" * 150, b"e" * 400]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lines=st.lists(st.sampled_from(LINES), min_size=1, max_size=30),
     rest=st.sampled_from([b"", b"unfinished"]),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from copycat_agent.converters.plain import dump
 from copycat_agent.encoding.json_columns import rows_as_json
 from copycat_agent.sources.contract_frames import fields_of_rows
+from tests.rig.examples import examples
 
 _TEXTS = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
@@ -95,7 +96,7 @@ def _array(type_: pa.DataType, found: list[Any]) -> pa.Array:
 
 
 @given(_batches())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_columns_give_the_same_bytes_as_rows(batch: pa.RecordBatch) -> None:
     assert rows_as_json(batch) == [dump(row) for row in fields_of_rows(batch)]
 

@@ -16,6 +16,7 @@ from copycat_agent.batch.progress import ENTRIES_MAX, Losses
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Counts, Loss, SourceOffset, SourcePartition
 from copycat_agent.sources.files.reading.stream import SplitFile
+from tests.rig.examples import examples
 from tests.rig.kafka import consume, create_topic, unique_topic
 from tests.unit.batch.rig import after, append, batch_of, definition, never, split_of, write
 
@@ -83,7 +84,7 @@ def lost_bytes(line: bytes, size: int, limit: int, on_too_long: str, dlq: str) -
     return size if line == REFUSED else 0  # too large for a dead letter, too
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lines=st.lists(st.sampled_from([GOOD, GOOD, EMPTY, DROPPED, LONG, LONG_DROPPED, REFUSED]), max_size=20),
     rest=st.sampled_from([b"", b"unfinished", LONG]),

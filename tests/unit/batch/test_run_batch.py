@@ -25,6 +25,7 @@ from copycat_agent.producer import Producers, TaskProducer, learnt
 from copycat_agent.sources.files.access import access_of
 from copycat_agent.sources.files.reading.stream import SplitFile
 from copycat_agent.transforms import Steady
+from tests.rig.examples import examples
 from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.rig.proxy import PRODUCE
 from tests.unit.batch.rig import append, batch_of, definition, never, split_of, write
@@ -462,7 +463,7 @@ def property_topics(broker: DevBroker) -> tuple[str, str]:
     return create_topic(broker.bootstrap, unique_topic()), create_topic(broker.bootstrap, unique_topic())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lines=st.lists(st.sampled_from([GOOD, GOOD, EMPTY, LONG, DROPPED, REFUSED]), max_size=25),
     rest=st.sampled_from([b"", b"unfinished", LONG]),

@@ -30,6 +30,7 @@ from copycat_agent.sources.contract import ENDLESS, EnvelopedRun
 from copycat_agent.sources.contract_offsets import OffsetRecords
 from copycat_agent.templates.metadata import TopicPlace
 from copycat_agent.workbench.trying import RecordingProducer, RecordingProducers
+from tests.rig.examples import examples
 from tests.unit.batch.rig import batch_of, definition, never, split_of
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def ran(way: type[SqlRun], connector: Definition, path: Path) -> tuple[list[Any]
     return kafka.messages, replace(result, losses=losses, error=None), result.error and (type(result.error), str(result.error))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     st.lists(_lines, max_size=30), st.sampled_from(BEFORE), st.sampled_from(AFTER), st.sampled_from(RECORDS),
     st.sampled_from(["all", "dlq", "none"]), st.sampled_from([None, "keep", "drop", "dlq"]), st.booleans(),

@@ -24,6 +24,7 @@ from copycat_agent.model import Batch, Counts, SourceOffset, SourcePartition, Sp
 from copycat_agent.producer import Message, RefusedRecordError
 from copycat_agent.sources import SOURCES
 from copycat_agent.workbench.trying import RecordingProducer, RecordingProducers
+from tests.rig.examples import examples
 from tests.unit.batch.rig import OneByOne, definition
 
 if TYPE_CHECKING:
@@ -259,7 +260,7 @@ class Shipped:
         return self.kafka.taken, self.counts, self.offset, self.errors
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(connectors(), files(), st.integers(1, 7), st.integers(1, 300), st.lists(st.integers(1, 30), min_size=1, max_size=5))
 def test_all_ways(connector: Definition, file: tuple[bytes, bool], records: int, size: int, stops: list[int]) -> None:
     data, final = file

@@ -13,6 +13,7 @@ from copycat_agent.definitions import load_content, load_file
 from copycat_agent.definitions.formatting import format_text, quoted, written
 from copycat_agent.definitions.yaml_tree import SyntaxProblem, decode, parse_mapping
 from copycat_agent.options import AgentOptions
+from tests.rig.examples import examples
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = sorted([*(ROOT / "connectors.d").iterdir(), ROOT / "docs/agent.yaml"])
@@ -159,7 +160,7 @@ TREES = st.dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(TREES, st.sampled_from([True, False, None]), st.integers(20, 200), st.sampled_from([None, "'", '"', "|", ">"]))
 @example({"name": {"if": "a\n\n"}}, False, 80, "|")
 def test_any_tree_in_any_style_keeps_its_meaning(tree: dict[str, object], flow: bool | None, width: int, style: str | None) -> None:
@@ -172,7 +173,7 @@ def test_any_tree_in_any_style_keeps_its_meaning(tree: dict[str, object], flow: 
     assert yaml.safe_load(made) == yaml.safe_load(text)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_comments_at_any_place_stay_and_do_no_harm(data: st.DataObject) -> None:
     lines = (ROOT / "connectors.d/system-logs.yaml").read_text("utf-8").splitlines()

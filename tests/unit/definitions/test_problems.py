@@ -13,6 +13,7 @@ from copycat_agent.definitions import load_file
 from copycat_agent.definitions.yaml_tree import DEPTH_MAX
 from copycat_agent.display import render
 from copycat_agent.options import AgentOptions
+from tests.rig.examples import examples
 from tests.unit.definitions.conftest import GOOD, Load
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9))
@@ -213,7 +214,7 @@ def test_a_file_that_is_too_large_is_refused_unread(load: Load, directory: Path)
     assert [each.code for each in load().problems] == ["unreadable"]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass"))))
 def test_arbitrary_bytes_yield_problems_and_nothing_else(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.yaml"
@@ -233,7 +234,7 @@ _KEYS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tree=st.recursive(_SCALARS, lambda inner: st.dictionaries(_KEYS, inner, max_size=6), max_leaves=20))
 def test_anything_in_any_place_yields_problems_and_nothing_else(tmp_path: Path, tree: str | dict[str, object]) -> None:
     def flow(node: object) -> str:

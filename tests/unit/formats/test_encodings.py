@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.formats import Chunk, LineFrames, encoding_problem
 from copycat_agent.formats.text import Encoding
+from tests.rig.examples import examples
 from tests.unit.formats.reading import File, Reading, Seen, model, options, read_all, values
 
 LETTERS = {
@@ -30,7 +31,7 @@ DELIMITERS = st.sampled_from(["\n", "\r\n", "a", "aa", "aba", "ਊ", "\n\n", "\x
 MARKS = {"utf-8": codecs.BOM_UTF8, "utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.data(), CODECS, DELIMITERS, st.booleans(), st.integers(1, 40), st.lists(st.integers(0, 170), max_size=6))
 def test_the_records_are_the_lines_of_the_text(
     data: st.DataObject, codec: str, delimiter: str, grows: bool, block_bytes: int, cuts: list[int]
@@ -47,7 +48,7 @@ def test_the_records_are_the_lines_of_the_text(
     assert reading.position == len(encoded)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.data(),
     CODECS,
@@ -159,7 +160,7 @@ def test_bytes_are_cut_at_a_character_of_the_encoding_also_where_nothing_is_deco
     assert values(read_all(b"a\x80\x80\x80\x80\x80b\n", options(max_bytes=4))) == [b"a\x80\x80\x80"], "no character is cut here"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text(st.sampled_from("aé表\U0001f600"), min_size=1, max_size=20), st.integers(1, 20))
 def test_cut_text_is_a_prefix_of_it(text: str, max_bytes: int) -> None:
     assume(len(text.encode()) > max_bytes)
@@ -202,7 +203,7 @@ def test_what_files_cannot_be_read_in_is_said(name: str, delimiter: str, problem
         Encoding(name, delimiter, is_raw=False)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(CODECS, st.data())
 def test_records_begin_at_line_starts_and_nowhere_else(codec: str, data: st.DataObject) -> None:
     letters = LETTERS[codec].replace("\ufeff", "")

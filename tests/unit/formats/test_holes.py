@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from copycat_agent.formats import Frame, Gap, LineFrames
 from copycat_agent.formats.holes import OPEN_BYTES
+from tests.rig.examples import examples
 from tests.unit.formats.reading import File, Reading, Seen, model, options, read_all, values
 
 PIECES = [b"a\n", b"a", b"\n", b"\r", b"\0", bytes(3), bytes(62), bytes(64), bytes(130), bytes(448), bytes(512), bytes(700), b"x" * 30]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(
     pieces=st.lists(st.sampled_from(PIECES), max_size=12),
     delimiter=st.sampled_from(["\n", "\r\n", "aa", "\0", "\0\n"]),

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.formats import LineFrames, LongLine, SkippedRest
+from tests.rig.examples import examples
 from tests.unit.formats.reading import File, Reading, Seen, model, options, read_all
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(
     data=st.lists(st.sampled_from([b"a", b"b", b"\r", b"\n", b"\x00", b"\xc3", b"aaaa", b"\r\n", b"ab"]), max_size=60).map(b"".join),
     delimiter=st.sampled_from(["\n", "\r\n", "a", "aa", "ab", "aba", "\n\n", "\x00"]),
@@ -28,7 +29,7 @@ def test_any_bytes_in_any_splits_and_blocks_are_the_lines_of_the_whole_file(
     assert reading.seen == model(data, line_options, final=final)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     lines=st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), max_size=20),
     rest=st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.patterns import TimedPattern
 from copycat_agent.patterns.trees import parse, write
+from tests.rig.examples import examples
 
 LEAVES = [
     "a", "b", "c", " ", "1", ".", r"\d", r"\w", r"\s", r"\S", r"\W", r"\D", "[ab]", "[^a]", r"[\w-]", r"[^\d\n]", r"[\W1]", r"\b", r"\B",
@@ -41,7 +42,7 @@ def _seen(match: Any) -> Any:
     return match and (match.span(), match.groups())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(PATTERNS, TEXTS, FLAGS)
 def test_both_engines_find_the_same(pattern: str, text: str, flags: str) -> None:
     with warnings.catch_warnings():

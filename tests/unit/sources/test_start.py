@@ -22,6 +22,7 @@ from copycat_agent.sources.log_file.beginning import since
 from copycat_agent.sources.log_file.beginning.since import LineStarts
 from copycat_agent.sources.log_file.beginning.start import Beginning, StartAt
 from copycat_agent.sources.log_file.log_options import LogFileOptions
+from tests.rig.examples import examples
 from tests.unit.sources.rig import agent_for
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def test_lines_are_found_from_every_byte(delimiter: str, encoding: str) -> None:
             assert lines.last_end(position, 1000) == max((start for start in starts[1:] if start <= position), default=None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     gaps=st.lists(
         st.tuples(st.sampled_from([0, 1, 60, 86400]), st.integers(0, 3), st.sampled_from([0, 3, 80, 700])), min_size=1, max_size=80

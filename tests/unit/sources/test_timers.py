@@ -18,6 +18,7 @@ from copycat_agent.formats import Chunk, LineOptions, MultilineOptions
 from copycat_agent.model import Split, SplitResult
 from copycat_agent.sources.files import clock
 from copycat_agent.sources.log_file.log_kind import LOG_FILE
+from tests.rig.examples import examples
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import Agent
 
@@ -192,7 +193,7 @@ PIECES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(PIECES)
 def test_no_line_is_lost_and_groups_end_at_their_lines_or_by_time(pieces: list[tuple[str, bytes]]) -> None:
     """Rotation, crashes and stops within groups change nothing; only time and a new file end a group early."""

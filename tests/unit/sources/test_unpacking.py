@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from copycat_agent.formats import TAIL_BYTES
 from copycat_agent.sources.files.packing import compressions, unpacking
 from copycat_agent.sources.files.packing.unpacking import IDLE_SECONDS, KEPT, Unpacker, Unpackers, ZipUnpacker
+from tests.rig.examples import examples
 from tests.unit.sources.archives import zipped
 from tests.unit.sources.packing import PACK, SKIPPABLE, random_lines, source
 
@@ -84,7 +85,7 @@ def test_an_archive_cut_anywhere_gives_a_prefix_and_goes_on_when_it_grows(codec:
     assert unpacker.is_whole
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(codec=CODEC, place=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
 def test_a_flipped_byte_is_damage_or_harmless_and_what_comes_before_is_given(codec: str, place: float, flip: int) -> None:
     data = bytearray(PACK[codec](TEXT[:20_000]))
@@ -120,7 +121,7 @@ def test_what_follows_the_last_member_and_is_none_is_damage(codec: str) -> None:
     assert len(member) < unpacker.taken < len(member) + 14
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(codec=CODEC, seed=st.integers(0, 2**32))
 def test_reading_at_any_position_in_any_order_gives_the_bytes_there(codec: str, seed: int) -> None:
     rng, data, unpacker = random.Random(seed), PACK[codec](TEXT), Unpacker(codec)

@@ -16,6 +16,7 @@ from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.packing.compressions import CODECS, LZ4_MAGIC
 from copycat_agent.sources.files.packing.compressions import SNAPPY_MAGIC as MAGIC
 from copycat_agent.sources.files.packing.unpacking import FREE_BYTES, Unpacker, UnpackOptions
+from tests.rig.examples import examples
 from tests.unit.sources.packing import PACK, SKIPPABLE, random_lines, snappy, source
 
 TEXT = random_lines(6000)
@@ -28,7 +29,7 @@ def unpack(codec: str, data: bytes, limits: UnpackOptions | None = None) -> tupl
 
 
 @given(parts=st.lists(st.binary(min_size=1, max_size=200_000), min_size=1, max_size=3), step=st.integers(1000, 100_000))
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 def test_streams_of_snappy_that_follow_each_other_are_one_stretch_of_bytes(parts: list[bytes], step: int) -> None:
     data = b"".join(snappy(part) + b"\xfe\x03\0\0abc" + b"\x85\0\0\0" for part in parts)
     unpacker, out = Unpacker("snappy"), b""
@@ -38,7 +39,7 @@ def test_streams_of_snappy_that_follow_each_other_are_one_stretch_of_bytes(parts
     assert (unpacker.is_whole, unpacker.damage, unpacker.taken) == (True, "", len(data))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(cut=st.floats(0, 1, exclude_max=True))
 def test_a_stream_cut_anywhere_gives_a_prefix_and_goes_on_when_it_grows(cut: float) -> None:
     data = snappy(TEXT)
@@ -50,7 +51,7 @@ def test_a_stream_cut_anywhere_gives_a_prefix_and_goes_on_when_it_grows(cut: flo
     assert unpacker.is_whole
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=examples(12))
 @given(place=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
 def test_a_flipped_byte_is_damage_or_an_end_in_the_middle_and_what_comes_before_is_given(place: float, flip: int) -> None:
     data = bytearray(snappy(TEXT[:140_000]))
@@ -115,7 +116,7 @@ def test_what_a_frame_of_lz4_may_not_be_is_said(data: bytes, why: str) -> None:
     assert (out, unpacker.damage) == (b"", why)
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=examples(12))
 @given(place=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255), linked=st.booleans(), step=st.integers(1000, 100_000))
 def test_a_flipped_byte_of_an_lz4_frame_with_sums_never_passes(place: float, flip: int, linked: bool, step: int) -> None:
     whole = lz4.frame.compress(

@@ -13,6 +13,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.options import ValidationError
 from copycat_agent.patterns import compile_pattern
 from copycat_agent.transforms.grok import expand, pattern_set, translated
+from tests.rig.examples import examples
 from tests.unit.transforms.steps import after, columns, options
 
 ACCESS = (
@@ -155,7 +156,7 @@ def test_the_usual_patterns_cannot_be_held_up() -> None:
         assert compile_pattern(pattern).doubt == ""
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.binary(max_size=80))
 def test_no_line_breaks_it(line: bytes) -> None:
     try:

@@ -19,6 +19,7 @@ from copycat_agent.formats import Parsed, Unparsed
 from copycat_agent.formats.records import FORMATS, AvroOptions, build_format
 from copycat_agent.formats.records.avro_blocks import HEADER_BYTES, BlockMarks
 from copycat_agent.formats.records.avro_reading import VALUES_MAX
+from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Bytes, ranges, read_all, resumes
 
 FORM = build_format(AvroOptions())
@@ -274,7 +275,7 @@ def files(draw: st.DrawFn) -> tuple[bytes, list[dict[str, Any]]]:
     return written(schema, records, draw(st.sampled_from(CODECS)), draw(st.integers(1, 200))), records
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(files(), st.booleans())
 def test_any_records_of_any_schema_come_back_from_any_record_on(file: tuple[bytes, list[dict[str, Any]]], packed: bool) -> None:
     data, records = file
@@ -282,7 +283,7 @@ def test_any_records_of_any_schema_come_back_from_any_record_on(file: tuple[byte
     assert (whole.values, whole.damage) == (records, "")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(files(), st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4))
 def test_whatever_bytes_are_in_a_file_nothing_but_damage_comes_of_it(file: tuple[bytes, Any], changes: list[tuple[float, int]]) -> None:
     data = bytearray(file[0])

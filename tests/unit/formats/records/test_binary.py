@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.formats import LongLine, Parsed
+from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Bytes, ranges, read_all, resumes
 from tests.unit.formats.records.trees import form
 
@@ -18,7 +19,7 @@ def test_6000_bytes_in_chunks_of_4096_are_4096_and_1904() -> None:
     assert b"".join(reading.values) == data
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.binary(max_size=60), st.integers(1, 70), st.booleans(), st.integers(1, 4))
 def test_chunks_are_the_file_resume_at_each_and_can_be_cut(data: bytes, chunk: int, packed: bool, parts: int) -> None:
     reading = resumes(form("binary", chunk=chunk), data, packed=packed)

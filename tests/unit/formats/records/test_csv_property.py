@@ -15,6 +15,7 @@ from copycat_agent.formats import TAIL_BYTES, Gap, LongLine, Parsed, SkippedRest
 from copycat_agent.formats.records import build_format
 from copycat_agent.formats.records.csv_options import CsvOptions, RowLineOptions
 from copycat_agent.formats.records.csv_rows import CsvRows, RowReader
+from tests.rig.examples import examples
 from tests.unit.formats.records.rig import ranges, read_all, resumes
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\0") | st.sampled_from(',;"\n\t #é世🙂'), max_size=12)
@@ -34,7 +35,7 @@ def written(rows: list[list[str]], **how: Any) -> str:
     return buffer.getvalue()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     tables(),
     st.sampled_from([",", ";", "\t", "|", "é"]),
@@ -56,7 +57,7 @@ def test_what_a_writer_wrote_is_read_from_every_row_on(
         assert reading.values == [dict(zip(names, row, strict=True)) for row in rows]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(tables(), st.sampled_from(["||", "::", ", ", "<->"]), st.booleans())
 def test_delimiters_of_several_characters(rows: list[list[str]], delimiter: str, quoted: bool) -> None:
     lines = []
@@ -69,7 +70,7 @@ def test_delimiters_of_several_characters(rows: list[list[str]], delimiter: str,
     assert reading.values == [dict(zip(names, row, strict=True)) for row in rows]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(tables(), st.booleans())
 def test_an_escape_character_takes_every_meaning(rows: list[list[str]], doublequote: bool) -> None:
     how: dict[str, Any] = {"escapechar": "\\", "doublequote": doublequote}
@@ -116,7 +117,7 @@ BYTES = st.binary(max_size=200) | st.lists(
 ).map(b"".join)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.sampled_from(OPTIONS), BYTES)
 def test_no_bytes_break_it_and_none_are_passed_unseen(options: CsvOptions, data: bytes) -> None:
     """What a reading covers is all of the file, unless its header is damaged; the same in any blocks, from any row on."""
@@ -134,7 +135,7 @@ def test_no_bytes_break_it_and_none_are_passed_unseen(options: CsvOptions, data:
             assert isinstance(frame, Gap | LongLine | SkippedRest)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.sampled_from([one for one in OPTIONS if one.quote == "none" or not one.multiline]), BYTES)
 def test_ranges_hold_the_rows_of_the_whole(options: CsvOptions, data: bytes) -> None:
     form = build_format(options)

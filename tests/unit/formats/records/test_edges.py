@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from copycat_agent.formats import Gap
 from copycat_agent.formats.records import FORMATS
+from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Bytes, ranges, read_all, resumes
 from tests.unit.formats.records.trees import form, small_reads
 
 LINES = st.lists(st.sampled_from(["", "a", "bb", "é" * 3, "x,y", "\r"]), max_size=12)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(LINES, st.booleans(), st.integers(0, 4), st.integers(0, 4), st.sampled_from(["utf-8", "utf-16", "auto"]), st.booleans())
 def test_of_any_lines_those_between_header_and_footer_are_records(
     texts: list[str], closed: bool, header: int, footer: int, encoding: str, packed: bool

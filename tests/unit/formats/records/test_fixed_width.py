@@ -15,6 +15,7 @@ from copycat_agent.formats.records import FORMATS, build_format
 from copycat_agent.formats.records.csv_options import RowLineOptions
 from copycat_agent.formats.records.fixed_width import ColumnOptions, FixedWidthOptions
 from copycat_agent.model import Column, Schema
+from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Reading, ranges, read_all, resumes
 
 COLUMNS = (
@@ -103,7 +104,7 @@ def test_a_byte_order_mark_is_no_text() -> None:
 CELL = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), max_size=5)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.tuples(st.integers(0, 9999), CELL), min_size=1, max_size=12), st.sampled_from(["utf-8", "utf-16"]))
 def test_what_was_written_is_read_from_every_record_on(rows: list[tuple[int, str]], encoding: str) -> None:
     columns = (ColumnOptions(name="n", width=4, type="int"), ColumnOptions(name="t", width=5))
@@ -113,7 +114,7 @@ def test_what_was_written_is_read_from_every_record_on(rows: list[tuple[int, str
     ranges(form, data, 3)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.binary(max_size=100), st.sampled_from([None, 7]), st.integers(0, 2))
 def test_no_bytes_break_it(data: bytes, record_bytes: int | None, skip: int) -> None:
     form = build_format(options(record_bytes=record_bytes, skip_lines=skip))

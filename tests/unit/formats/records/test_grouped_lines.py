@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.formats import LineOptions, MultilineFrames, MultilineOptions, RecordPart
 from copycat_agent.formats.records.byte_records import LinesOptions
+from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Bytes, read_all, resumes
 from tests.unit.formats.records.trees import form
 
@@ -16,7 +17,7 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     LINES, st.booleans(), st.sampled_from([{"start": "^S"}, {"continues": "^[ c]"}, {"ends": ";$"}, {"preset": "indented"}]), st.booleans()
 )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from copycat_agent.formats import LongLine, Parsed, Unparsed
 from copycat_agent.formats.records import build_format
 from copycat_agent.formats.records.json_format import JsonFileOptions, JsonFormat
+from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Bytes, prefixes, read_all, resumes
 from tests.unit.formats.records.trees import BLANKS, OBJECTS, VALUES, damaged, form, small_reads, written
 
@@ -39,7 +40,7 @@ def plain(values: Sequence[Any]) -> list[Any]:
     return [json.loads(value) if isinstance(value, bytes) else value for value in values]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(files(), st.booleans(), st.sampled_from([1, 2, 7, 4096]))
 def test_any_file_holds_its_values_and_resumes_at_each(file: tuple[list[Any], bytes], packed: bool, size: int) -> None:
     values, data = file
@@ -61,7 +62,7 @@ def is_array_of(values: list[Any], data: bytes) -> bool:
         return False
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(damaged(files().map(lambda file: file[1])), st.booleans(), st.sampled_from([1, 2, 7, 4096]), st.sampled_from([8, 2**20]))
 def test_any_bytes_are_records_bad_records_or_damage_and_the_same_from_each_place(
     data: bytes, packed: bool, size: int, max_bytes: int
@@ -77,7 +78,7 @@ def test_an_escape_across_two_reads_ends_no_string(size: int) -> None:
         assert resumes(form("json", max_bytes=9), data).values == [data[1:10], {"b": 2}]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(files(OBJECTS), st.data())
 def test_a_file_cut_off_holds_no_other_records(file: tuple[list[Any], bytes], data: st.DataObject) -> None:
     prefixes(JSON, file[1], data.draw(st.lists(st.integers(0, len(file[1])), max_size=5)))
@@ -156,7 +157,7 @@ def test_numbers_lose_nothing() -> None:
     }  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.from_regex(r"-?(0|[1-9][0-9]{0,24})(\.[0-9]{1,24})?([eE][+-]?[0-9]{1,3})?", fullmatch=True))
 def test_any_number_is_what_was_written(text: str) -> None:
     (fields,) = read_all(JSON, f'[{{"n":{text}}}]'.encode()).values

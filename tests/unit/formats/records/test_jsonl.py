@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from copycat_agent.formats import LongLine, Parsed, Unparsed
 from copycat_agent.formats.records import json_values
 from copycat_agent.formats.records.json_values import parse, parse_all
+from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Bytes, prefixes, ranges, read_all, resumes
 from tests.unit.formats.records.trees import OBJECTS, VALUES, damaged, form
 
@@ -30,7 +31,7 @@ def files(draw: st.DrawFn) -> tuple[list[Any], bytes]:
     return values, data.rstrip(b"\n") if draw(st.booleans()) else data
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(files(), st.booleans(), st.integers(1, 5))
 def test_any_file_holds_its_values_resumes_at_each_and_can_be_cut(file: tuple[list[Any], bytes], packed: bool, parts: int) -> None:
     values, data = file
@@ -39,13 +40,13 @@ def test_any_file_holds_its_values_resumes_at_each_and_can_be_cut(file: tuple[li
     ranges(JSONL, data, parts)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(damaged(files().map(lambda file: file[1])), st.booleans())
 def test_any_bytes_are_records_or_bad_records_and_the_same_from_each_place(data: bytes, packed: bool) -> None:
     assert not resumes(JSONL, data, packed=packed).damage
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(files(), st.data())
 def test_a_file_cut_off_holds_no_other_records(file: tuple[list[Any], bytes], data: st.DataObject) -> None:
     good = [value for value in file[0] if isinstance(value, dict)]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Bytes, ranges, read_all, resumes
 from tests.unit.formats.records.trees import form, small_reads
 
@@ -16,7 +17,7 @@ BYTES = st.lists(
 ).map(b"".join)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(BYTES, st.sampled_from(["\n", "\r\n", "ab", "aa", "aba", "||", "|"]), st.integers(1, 6), st.booleans(), st.booleans())
 def test_any_bytes_resume_at_each_line_and_ranges_hold_the_whole(
     data: bytes, delimiter: str, parts: int, skip_empty: bool, packed: bool
@@ -27,7 +28,7 @@ def test_any_bytes_resume_at_each_line_and_ranges_hold_the_whole(
         ranges(lines, data, parts)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.text("ab\n\r\u0a0a\u0d0a\u0a00", max_size=60),
     st.sampled_from(["utf-16", "utf-16-le", "utf-32", "auto", "latin-1"]),

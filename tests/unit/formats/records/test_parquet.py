@@ -19,6 +19,7 @@ from copycat_agent.errors import FileError
 from copycat_agent.formats.draft import Parsed
 from copycat_agent.formats.records import ParquetOptions, build_format
 from copycat_agent.formats.records.parquet_reading import PACKED_BYTES, RUN_ROWS
+from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Bytes, ranges, read_all, resumes
 
 FORM = build_format(ParquetOptions())
@@ -231,14 +232,14 @@ def files(draw: st.DrawFn) -> tuple[bytes, list[dict[str, Any]]]:
     return data, [dict(zip(kinds, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(files())
 def test_any_rows_of_any_columns_come_back_from_any_row_on(file: tuple[bytes, list[dict[str, Any]]]) -> None:
     whole = resumes(FORM, file[0], block_bytes=(1,))
     assert (whole.values, whole.damage) == (file[1], "")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(files(), st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4))
 def test_whatever_bytes_are_in_a_file_nothing_but_damage_comes_of_it(file: tuple[bytes, Any], changes: list[tuple[float, int]]) -> None:
     data = bytearray(file[0])

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.formats.records import FORMATS
+from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Bytes, read_all, resumes
 from tests.unit.formats.records.trees import form
 
@@ -85,7 +86,7 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(LINES, st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]), st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_any_lines_are_read_the_same_from_every_record_on(lines: list[str], encoding: str, end: str, packed: bool) -> None:
     data = end.join(lines).encode(encoding)

@@ -14,6 +14,7 @@ from copycat_agent.formats import LongLine, Parsed, Unparsed
 from copycat_agent.formats.records import build_format
 from copycat_agent.formats.records.xml_format import XmlFormat, XmlOptions
 from copycat_agent.options import ValidationError
+from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Bytes, prefixes, read_all, resumes
 from tests.unit.formats.records.trees import damaged, form, small_reads
 
@@ -61,7 +62,7 @@ def text_of(text: str) -> dict[str, Any]:
     return {} if text.isspace() else {"#text": text}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(files(), st.booleans(), st.sampled_from([1, 5, 30, 4096]))
 def test_any_file_holds_its_elements_and_resumes_at_each(file: tuple[list[dict[str, Any]], bytes], packed: bool, size: int) -> None:
     values, data = file
@@ -71,14 +72,14 @@ def test_any_file_holds_its_elements_and_resumes_at_each(file: tuple[list[dict[s
     assert not reading.damage
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(damaged(files().map(lambda file: file[1])), st.sampled_from([1, 5, 30, 4096]))
 def test_any_bytes_are_records_or_damage_and_the_same_from_each_place(data: bytes, size: int) -> None:
     with small_reads(size):
         resumes(XML, data)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(files(), st.data())
 def test_a_file_cut_off_holds_no_other_records(file: tuple[list[dict[str, Any]], bytes], data: st.DataObject) -> None:
     prefixes(XML, file[1], data.draw(st.lists(st.integers(0, len(file[1])), max_size=5)))

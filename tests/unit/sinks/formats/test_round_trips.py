@@ -17,6 +17,7 @@ from copycat_agent.converters.plain import dump
 from copycat_agent.errors import DataError
 from copycat_agent.sinks.formats import RangeFiles
 from copycat_agent.sinks.formats.range_files import RangeLimits
+from tests.rig.examples import examples
 from tests.unit.sinks.formats.rig import add_each, add_in_bulk, options, plain, read, read_all, schema_of, scratch
 
 ZONES = st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30)), timezone(-timedelta(hours=11))])
@@ -40,7 +41,7 @@ ROWS = st.lists(st.fixed_dictionaries({}, optional={name: one | st.none() for na
 ODD = ["", "a.b", "a b", "a", "A", "`", "\n", '"', ",", "é", "\0", "\ud800"]
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(ROWS, st.sampled_from(["parquet", "avro"]), st.booleans())
 def test_rows_of_any_fields_come_back_and_both_ways_take_the_same(rows: list[dict[str, Any]], kind: str, spills: bool) -> None:
     """`spills`: rows are written as they come, so that wider types and new columns begin another file."""
@@ -53,7 +54,7 @@ def test_rows_of_any_fields_come_back_and_both_ways_take_the_same(rows: list[dic
             assert [plain(row) for row in read_all(files.close())] == [plain(rows[index]) for index in fit]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.dictionaries(st.sampled_from(ODD), WHOLE | TEXT | st.none(), max_size=4), max_size=8), st.sampled_from(["parquet", "csv"])
 )
@@ -72,7 +73,7 @@ def test_names_of_columns_may_be_odd(rows: list[dict[str, Any]], kind: str) -> N
             assert not any({"a", "A"} <= row.keys() and None not in (row["a"], row["A"]) for row in expected)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(st.fixed_dictionaries({}, optional={"t": TEXT, "any": ANY | st.none()}), max_size=8), st.sampled_from(["none", "gzip", "zstd"])
 )
@@ -99,7 +100,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(
         JSON.map(orjson.dumps) | st.dictionaries(st.text(max_size=3), JSON, max_size=3) | st.binary(max_size=5) | st.none(), max_size=9
@@ -116,7 +117,7 @@ def test_a_line_of_jsonl_is_one_record(records: list[Any], compression: str) -> 
         assert [index for index, value in enumerate(records) if isinstance(value, dict)] == [i for i in fit if isinstance(records[i], dict)]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.binary(max_size=6) | st.sampled_from([b"\n", b"a\nb", b"", b"\r"]) | st.text(string.printable, max_size=5), max_size=9))
 def test_a_line_is_one_value_and_binary_is_all_of_them(records: list[bytes | str]) -> None:
     data = [value.encode() if isinstance(value, str) else value for value in records]
@@ -143,7 +144,7 @@ DECLARED = {
 }  # fmt: skip
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.fixed_dictionaries({}, optional={name: one | st.none() for name, (_, one) in DECLARED.items()}), max_size=6))
 def test_every_type_that_a_schema_declares_comes_back(rows: list[dict[str, Any]]) -> None:
     rows = [row for row in rows if row]

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.sources.spool_dir.cleanup.cleaner import FinishedFile
+from tests.rig.examples import examples
 from tests.unit.sources.spool.cleaning import DAY, Spool, finished, killed_at, without_renameat2
 
 NAMES = st.sampled_from(["x.csv", "a/x.csv", "a/b/x.csv", "x-1.csv", "x.csv.gz", "y"])
@@ -25,7 +26,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS, dated=st.booleans(), links=st.booleans(), across=st.booleans())
 def test_no_file_is_lost_doubled_or_overwritten(steps: list[tuple[str, object, bool]], dated: bool, links: bool, across: bool) -> None:
     other = "/dev/shm" if across and Path("/dev/shm").is_dir() else None

@@ -19,6 +19,7 @@ from copycat_agent.sources.files.paths.matching import mismatch
 from copycat_agent.workbench.guessing import DefinitionDraft, Guess, draft, guess, look, name_for
 from copycat_agent.workbench.guessing.log_layouts import ACCESS_LOGS, LAYOUTS
 from copycat_agent.workbench.importing import fluent_bit_steps, vrl
+from tests.rig.examples import examples
 from tests.unit.workbench.guessing.known import SAMPLES
 
 EXPECTED = {
@@ -209,7 +210,7 @@ def test_names_come_from_files() -> None:
     assert name_for(None, "spool_dir") == "spool-dir"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=60), min_size=1, max_size=8))
 def test_any_text_is_something_and_what_it_is_can_be_written_down(lines: list[str]) -> None:
     found: Guess = guess(lines)
