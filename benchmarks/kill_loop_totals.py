@@ -90,7 +90,7 @@ def line(runs: Mapping[str, Any]) -> str:
     """The totals in one line, for after each kill."""
     told = []
     for guarantee, total in sorted(added(runs).items()):
-        counts = sum(total["sources"].values(), Counter())
+        counts: Counter[str] = sum(total["sources"].values(), Counter())
         words = ", ".join(f"{counts[name]:,} {name}" for name in COUNTS)
         told.append(f"{guarantee}: {total['kills'].total():,} kills, {words}, broken {total['broken']}")
     return "; ".join(told)
