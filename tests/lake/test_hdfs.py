@@ -31,7 +31,6 @@ def hdfs(tmp_path: Path) -> Iterator[Hdfs]:
         yield one
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_each_record_is_in_one_file_though_agent_and_namenode_are_killed(
     agent: AgentProcess, hdfs: Hdfs, make_topic: Callable[..., str]

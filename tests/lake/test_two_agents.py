@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from copycat_agent.dev_broker import DevBroker
     from tests.rig.agent import AgentProcess
 
-PLACES = ("files-uploaded", "files-claimed", "files-checked", "files-published")
+PLACES = ("files-uploaded", "files-checked", "files-published")
 SENDS = 100
 RANGES_KEPT = 200
 """Claims are pruned once there are so many."""
@@ -89,9 +89,8 @@ def is_stopped(once: Path) -> bool:
     return psutil.Process(int(once.read_text())).status() == psutil.STATUS_STOPPED
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ["files-claimed", *(pytest.param(place, marks=pytest.mark.long) for place in PLACES)])
 def test_one_that_wakes_long_after_the_other_went_on_writes_nothing_twice(
     make_pair: Callable[[int], Pair], tmp_path: Path, place: str
 ) -> None:
