@@ -414,6 +414,22 @@ def test_a_message_is_deleted_once_its_objects_are_saved_and_never_where_that_ca
     assert sorted(queue.deleted) == ["not there", "old"], "the others come again"
 
 
+def test_an_object_from_the_future_is_read_once_it_was_seen_unchanged_for_min_age(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(shelf, monkeypatch, min_age="90m", relist="1h")
+    future_ms = int(time.time() * 1000) + 10**10
+    shelf.put("a", mtime_ms=future_ms)
+    agent.run(2)
+    assert agent.read == [], "an hour lies between two looks"
+    shelf.put("a", mtime_ms=future_ms + 1, version="w")
+    agent.run(2)
+    assert agent.read == [], "it has changed"
+    agent.run(10)
+    assert agent.read == ["a"]
+    agent.start()
+    agent.run(10)
+    assert agent.read == ["a"]
+
+
 def test_a_queue_that_cannot_be_read_is_asked_now_and_then_and_told_until_it_can(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = shelf.told = Told()
     queue.trouble = PermissionError(13, "it is not allowed")

@@ -82,7 +82,8 @@ class Objects:
     """An `extending.FileSource`.
 
     `_known` holds the objects that are partitions, by key; `_names` their keys by name; `_paths` the shown names of saved partitions.
-    `_lost` says why partitions are gone. `_checked_at` is when failing objects were last checked (`time.monotonic()`).
+    `_lost` says why partitions are gone. `_checked_at` is when failing objects were last checked, `_future_since` when new objects whose
+    modification time lies in the future were first seen (`time.monotonic()`).
     """
 
     def __init__(self, options: ObjectsOptions) -> None:
@@ -96,6 +97,7 @@ class Objects:
         self._names: dict[str, str] = {}
         self._lost: dict[str, str] = {}
         self._checked_at: dict[str, float] = {}
+        self._future_since: dict[str, float] = {}
         self._notices = Notices(options.notify.sqs if options.notify else "")
         self._pool: DaemonPool[tuple[str, ListedObject | None] | None] = DaemonPool()
         self._paths: dict[str, str] = {}
@@ -213,12 +215,14 @@ class Objects:
         waiting = sum(not rows.get(key, False) for key in self._known) - min(len(failing), FAILING_MOST)
         if waiting > WAITING_MOST // 2:
             return
-        now, now_ms = time.monotonic(), time.time() * 1000
-        young_ms = now_ms - self._min_age * 1000 if self._min_age and not to_the_end else math.inf
-        old_ms = now_ms - self._options.look_back * 1000
+        now = time.monotonic()
+        min_age = 0.0 if to_the_end else self._min_age
+        old_ms = (time.time() - self._options.look_back) * 1000
+        expires = now - 2 * (min_age + self._options.relist)
+        self._future_since = {key: since for key, since in self._future_since.items() if since > expires}
         one = self._passes.current(now, lists_behind=self._store.lists_behind, to_the_end=to_the_end)
         if self._options.notify is not None and not self._options.only_looks:
-            self._receive(rows, begun_ms, now, young_ms, waits=one is None)
+            self._receive(rows, begun_ms, now, min_age, waits=one is None)
         while one is not None:
             one.seen.intersection_update(self._known)  # keeps the set small
             for found in one.through(self._store.listed):
@@ -227,7 +231,7 @@ class Objects:
                 one.passed(found.name)
                 self._passes.note(one, found.name, now, is_old=found.mtime_ms <= old_ms)
                 known = len(self._known)
-                if found.mtime_ms <= young_ms and self.is_wanted(found.name) and (key := self._meet(found, rows, begun_ms)):
+                if self.is_wanted(found.name) and self._is_settled(found, min_age) and (key := self._meet(found, rows, begun_ms)):
                     self._passes.saw(one, key)
                     waiting += len(self._known) > known and not rows.get(key, False)
             if one.is_through:
@@ -248,7 +252,7 @@ class Objects:
         self._lost.pop(key, None)
         return key
 
-    def _receive(self, rows: Mapping[str, bool], begun_ms: int, now: float, young_ms: float, *, waits: bool) -> None:
+    def _receive(self, rows: Mapping[str, bool], begun_ms: int, now: float, min_age: float, *, waits: bool) -> None:
         """Takes messages of the queue. One is deleted once all its objects are saved; one whose objects cannot be looked at comes again."""
         told = self._notices.receive(self._store, lambda key: key in rows or key not in self._known, now, waits=waits)
         wanted = {one.receipt: [name for name in one.names if self.is_wanted(name)] for one in told}
@@ -256,8 +260,19 @@ class Objects:
         for receipt, names in wanted.items():
             found = [now_there[name] for name in names if name in now_there]
             there = [one for one in found if one is not None]
-            if len(found) == len(names) and all(one.mtime_ms <= young_ms for one in there):
+            if len(found) == len(names) and all(self._is_settled(one, min_age) for one in there):
                 self._notices.keep(receipt, {key for one in there if (key := self._meet(one, rows, begun_ms))})
+
+    def _is_settled(self, found: ListedObject, min_age: float) -> bool:
+        """Returns whether an object has not changed for `min_age` seconds: by its time, or by ours where its time lies in the future."""
+        now_ms = time.time() * 1000
+        if not min_age or found.mtime_ms <= now_ms - min_age * 1000:
+            return True
+        key = key_of(found)
+        if found.mtime_ms <= now_ms or key in self._known or id_of(key) in self._memory:
+            return found.mtime_ms > now_ms
+        now = time.monotonic()
+        return now - self._future_since.setdefault(key, now) >= min_age
 
     def is_wanted(self, name: str) -> bool:
         """Returns whether the definition includes this name."""
