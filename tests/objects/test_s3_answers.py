@@ -97,6 +97,14 @@ def test_an_address_that_cannot_be_asked_is_told_in_words(uri: str, words: str, 
         list(S3Store(parse_address(uri)).listed(NameRange()))
 
 
+@pytest.mark.parametrize(("of_bucket", "error"), [(404, OSError), (200, FileNotFoundError), (403, FileNotFoundError)])
+def test_an_object_of_a_bucket_that_is_away_was_not_deleted(server: Server, of_bucket: int, error: type[OSError]) -> None:
+    server.answer = lambda handler: handler.say(404 if handler.path == "/b/a" else of_bucket, b"")
+    with pytest.raises(OSError, match="there is no such") as caught:
+        S3Store(parse_address(server.uri)).look("a")
+    assert type(caught.value) is error
+
+
 def test_what_was_replaced_since_it_was_looked_at_is_not_deleted(server: Server) -> None:
     asked: list[str | None] = []
 

@@ -132,8 +132,21 @@ class S3Store:
             asked["ContinuationToken"] = page["NextContinuationToken"]
 
     def look(self, name: str) -> ListedObject:
-        found = self._ask("look at", lambda client: client.head_object(Bucket=self._bucket, Key=name))
+        try:
+            found = self._ask("look at", lambda client: client.head_object(Bucket=self._bucket, Key=name))
+        except FileNotFoundError:
+            self._check_bucket()
+            raise
         return _of_s3(name, {**found, "Size": found["ContentLength"]})
+
+    def _check_bucket(self) -> None:
+        """Raises OSError if there is no such bucket: a HEAD of an object has the same answer then as for an object that was deleted."""
+        try:
+            self._ask("look at", lambda client: client.head_bucket(Bucket=self._bucket))
+        except FileNotFoundError:
+            raise OSError(errno.ENODEV, "there is no such bucket") from None
+        except PermissionError:
+            pass
 
     def open(self, found: ListedObject) -> BlockFile:
         def fetch(position: int, size: int) -> bytes:
