@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.delivery.at_least_once import AtLeastOnce, OpenDelivery
+from copycat_agent.delivery.files_dead_letters import DeadLetters, DirectoryTopics
 from copycat_agent.encoding.files_layout import TypedValue
 from copycat_agent.errors import DataError, FatalError, RetriableError
 from copycat_agent.model import FilesPlan, Schema, SplitResult
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from copycat_agent.encoding.encoder import Encoder
     from copycat_agent.errors import CopycatError
     from copycat_agent.logs import Log
-    from copycat_agent.model import Batch, ClientView, Split
+    from copycat_agent.model import Batch, Split
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
     from copycat_agent.templates.metadata import TopicPlace
@@ -93,7 +94,7 @@ class FilesTask:
         store = _store(options.uri)
         assert isinstance(batch.delivery, FilesPlan)
         claims, *earlier = (Claims(store, name) for name in (definition.name, *batch.delivery.earlier))
-        letters = _Letters(batch, encoder, producers, stopping)
+        letters = DeadLetters(batch, encoder, producers, stopping)
         has_query = len(encoder.stages) > 1
         letters.wait = has_query
 
@@ -193,7 +194,7 @@ class _Range:
 
     run_bytes = _ANY
 
-    def __init__(self, options: FilesSinkOptions, store: SinkStore, claims: tuple[Claims, ...], letters: _Letters) -> None:
+    def __init__(self, options: FilesSinkOptions, store: SinkStore, claims: tuple[Claims, ...], letters: DeadLetters) -> None:
         """`claims` are those of the connector, then those of its earlier names."""
         self._options, self._letters = options, letters
         self._claims, *self._earlier = claims
@@ -203,7 +204,7 @@ class _Range:
         self._topic_id = ""
         self._files = RangeFiles(options, self._scratch)
         self.end = 0
-        self.topics = _Directories(letters)
+        self.topics = DirectoryTopics(letters)
 
     def begin(self, place: TopicPlace, start: int, topic_id: str, written: Where) -> int:
         """Returns the end of the partition's chain. Raises FatalError for a chain of an earlier topic, or as `SinkStore` does.
@@ -330,83 +331,3 @@ class _Range:
 
 def _schema_of(value: object) -> Schema | None:
     return value.schema if type(value) is TypedValue else None
-
-
-class _Directories:
-    """Answers what a batch asks about topics: each directory has one partition."""
-
-    def __init__(self, letters: _Letters) -> None:
-        self._letters = letters
-
-    def partitions(self, topic: str) -> int:
-        """Returns the number of partitions. Raises BlockedError if the dead-letter topic is missing."""
-        return self._letters.partitions() if topic == self._letters.topic else 1
-
-
-class _Letters:
-    """Sends the dead letters of one batch. `topic` is "" without a dead-letter topic, which no directory equals: each ends with a slash."""
-
-    def __init__(self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool]) -> None:
-        self._batch, self._kafka, self._producers, self._stopping = batch, encoder.kafka, producers, stopping
-        dlq = encoder.definition.errors.dlq
-        self.topic = "" if dlq is None else dlq.topic
-        self.wait = False
-        """Whether `send` waits for acknowledgements. That takes longer, but shows which letter Kafka refuses."""
-        self._producer: TaskProducer | None = None
-
-    def _made(self) -> TaskProducer:
-        if self._producer is None:
-            self._producer = self._producers.take(self._batch.task, self._kafka)
-            self._producer.begin(self._stopping)
-        return self._producer
-
-    @property
-    def broken(self) -> bool:
-        """See `TaskProducer.broken`."""
-        return self._producer is not None and self._producer.broken
-
-    def partitions(self) -> int:
-        """Returns the topic's number of partitions. Raises BlockedError if it is missing."""
-        return self._made().topics.partitions(self.topic)
-
-    def send(self, messages: list[Message]) -> None:
-        """Sends dead letters. Raises as `TaskProducer.send_each`; if `wait`, also for one that Kafka refuses.
-
-        After a refusal it sends them again, one by one, to tell which it was.
-        """
-        producer = self._made()
-        if not self.wait:
-            producer.send_each(messages)
-            return
-        try:
-            try:
-                producer.send_each(messages)
-            finally:
-                producer.flush()
-        except DataError as refused:
-            if len(messages) == 1:
-                raise RefusedRecordError(0, refused) from None
-            for index, one in enumerate(messages):
-                try:
-                    self.send([one])
-                except RefusedRecordError as alone:
-                    raise RefusedRecordError(index, alone.reason) from None
-
-    def flush(self) -> None:
-        """Waits until the dead letters are acknowledged. Raises RetriableError, and sets `wait`, if Kafka refused one."""
-        if self._producer is None:
-            return
-        try:
-            self._producer.flush()
-        except DataError as error:
-            self.wait = True
-            raise RetriableError(error.message, error.hint) from None
-
-    def close(self) -> ClientView | None:
-        """Gives the producer back. Returns its statistics, None if it was not used or has none."""
-        producer, self._producer = self._producer, None
-        if producer is None:
-            return None
-        view = producer.take_view()
-        self._producers.give_back(self._batch.task, self._kafka, producer)
-        return view
