@@ -23,7 +23,20 @@ PACKAGE = "copycat_agent"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("model", "logs", "tls_channel", "templates", "patterns", "registry", "small_files", "failpoints", "display", "probe", "sql_types"),
+    (
+        "model",
+        "logs",
+        "tls_channel",
+        "templates",
+        "patterns",
+        "registry",
+        "small_files",
+        "failpoints",
+        "display",
+        "probe",
+        "sql_types",
+        "mountinfo",
+    ),
     ("options", "transactions", "fair_executor", "wake", "maven"),
     ("oauth",),
     ("sources", "sinks", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),

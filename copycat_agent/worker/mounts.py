@@ -8,16 +8,15 @@ only one asking thread. The question is `statvfs`, which goes to the server on F
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 
 from copycat_agent import logs
+from copycat_agent.mountinfo import mounts
 from copycat_agent.sources.files.paths.matching import is_wild, name_regex, split_pattern
 
 HUNG_SECONDS = 2.0
@@ -131,16 +130,8 @@ class Mounts:
 
 
 def mount_points(text: str | None = None) -> dict[str, str]:
-    """Returns the id of the topmost mount at each mount point, as this process sees them; only `/` if the kernel does not tell.
-
-    `text` is the content of /proc/self/mountinfo.
-    """
-    if text is None:
-        text = ""
-        with suppress(OSError):
-            text = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
-    rows = (fields for line in text.splitlines() if len(fields := line.split(" ", 5)) > 5)  # noqa: PLR2004 - the format's, see proc(5)
-    return {"/": "", **{re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4]): fields[0] for fields in rows}}
+    """Returns the id of the topmost mount at each mount point; only `/` if the kernel does not tell. `text`: see `mountinfo.mounts`."""
+    return {"/": "", **{mount.point: mount.id for mount in mounts(text)}}
 
 
 def _way(user: ConnectorMounts, points: Collection[str]) -> Iterator[str]:

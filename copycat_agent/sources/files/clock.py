@@ -7,6 +7,8 @@ import time
 from functools import cache
 from pathlib import Path
 
+from copycat_agent.mountinfo import mounts
+
 _STAMPED_HERE = frozenset(("btrfs", "overlay", "ramfs", "tmpfs", "zfs"))
 """File system types without a disk of their own whose files are stamped by this host's kernel."""
 
@@ -73,12 +75,8 @@ def is_local(device: int) -> bool:
     """Returns whether this host's kernel stamps the files of a device; False if a server may do so, with a clock of its own."""
     if os.major(device):
         return True
-    try:
-        mounts = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape").splitlines()
-    except OSError:
-        return False
     name = f"{os.major(device)}:{os.minor(device)}"
-    kinds = {line.partition(" - ")[2].split(" ", 1)[0] for line in mounts if line.split(" ", 3)[2] == name}
+    kinds = {mount.kind for mount in mounts() if mount.device == name}
     return bool(kinds) and kinds <= _STAMPED_HERE
 
 

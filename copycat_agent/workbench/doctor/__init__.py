@@ -13,6 +13,7 @@ from pathlib import Path
 
 from copycat_agent.definitions import Loaded, LoadedFile
 from copycat_agent.errors import CopycatError
+from copycat_agent.mountinfo import Mount, mounts
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.sinks.files_options import FilesSinkOptions
 from copycat_agent.sources import SOURCES
@@ -27,7 +28,7 @@ from copycat_agent.workbench.doctor.spool_checks import examine_spool
 from copycat_agent.workbench.doctor.state_checks import agent_uuid, examine_state, holder
 from copycat_agent.workbench.doctor.steps import CheckStep, CheckVerdict, Notes
 from copycat_agent.workbench.doctor.store_checks import examine_store
-from copycat_agent.workbench.doctor.users import Mount, User, find_user, mounts
+from copycat_agent.workbench.doctor.users import User, find_user
 
 __all__ = ["CheckStep", "CheckVerdict", "DoctorTarget", "User", "examine", "find_user", "only_unreachable", "worst"]
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from copycat_agent.mountinfo import Mount
 from copycat_agent.options import Definition
 from copycat_agent.small_files import is_directory, is_there
 from copycat_agent.sources.files.paths.discovery import Discovery, MatchedFile
@@ -17,7 +18,7 @@ from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.log_file.rotation import log_of
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.workbench.doctor.steps import Notes, names
-from copycat_agent.workbench.doctor.users import Mount, User, how_to_open, mount_of
+from copycat_agent.workbench.doctor.users import User, how_to_open, mount_of
 
 _COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".sz", ".zip")
 _UNPACKED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".sz")

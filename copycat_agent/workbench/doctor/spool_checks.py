@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from copycat_agent import logs
+from copycat_agent.mountinfo import Mount
 from copycat_agent.options import Definition
 from copycat_agent.small_files import is_directory, is_there
 from copycat_agent.sources.files.paths.discovery import MatchedFile
@@ -16,7 +17,7 @@ from copycat_agent.sources.spool_dir.listing import DoneFiles, Listing
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.workbench.doctor.file_checks import FILES_CHECKED, PatternResult, examine_events
 from copycat_agent.workbench.doctor.steps import Notes, names
-from copycat_agent.workbench.doctor.users import Mount, User, how_to_open, mount_of
+from copycat_agent.workbench.doctor.users import User, how_to_open, mount_of
 
 _MOVES = ("move", "move_by_date")
 

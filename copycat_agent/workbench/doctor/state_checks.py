@@ -12,11 +12,12 @@ from pathlib import Path
 from copycat_agent import __version__
 from copycat_agent.api import AgentClient
 from copycat_agent.errors import CopycatError, FatalError
+from copycat_agent.mountinfo import Mount
 from copycat_agent.offsets import agent_identity
 from copycat_agent.offsets.schema import APPLICATION_ID, VERSION
 from copycat_agent.small_files import is_there
 from copycat_agent.workbench.doctor.steps import CheckStep, Notes
-from copycat_agent.workbench.doctor.users import Mount, User, mount_of
+from copycat_agent.workbench.doctor.users import User, mount_of
 
 SOCKET_BYTES = 107
 """Longest path of a unix socket (sockaddr_un less its final zero)."""

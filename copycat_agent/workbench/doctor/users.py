@@ -5,49 +5,23 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-import re
 import shlex
 import stat
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from copycat_agent.errors import CopycatError
+from copycat_agent.mountinfo import Mount
 from copycat_agent.small_files import is_directory, is_there
 
-_NO_EVENTS = re.compile(r"nfs\d?|cifs|smb\w*|fuse(\..*)?|9p|ceph|glusterfs|lustre|afs|gpfs|beegfs|virtiofs|vboxsf|vmhgfs|overlay")
-"""File systems that can change without this kernel's knowledge (overlay: through another layer), and so without events."""
 SERVICE_USER = "copycat"
 """The user that the packaged service runs as."""
 
 _ACL = "system.posix_acl_access"
 _USER_OBJ, _USER, _GROUP_OBJ, _GROUP, _MASK, _OTHER = 1, 2, 4, 8, 16, 32  # linux/posix_acl.h
 _BITS = {"r": 4, "w": 2, "x": 1}
-
-
-class Mount(NamedTuple):
-    """A mounted file system. `options` are the mount's own and the file system's."""
-
-    point: str
-    kind: str
-    options: frozenset[str]
-
-    @property
-    def is_silent(self) -> bool:
-        """Returns whether file-system events may be missing."""
-        return _NO_EVENTS.fullmatch(self.kind) is not None
-
-
-def mounts(text: str | None = None) -> list[Mount]:
-    """Returns all mounts that this process sees, from /proc/self/mountinfo (`text`: its content); empty where that cannot be read."""
-    if text is None:
-        try:
-            text = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
-        except OSError:
-            return []
-    return [mount for line in text.splitlines() if (mount := _parse(line))]
 
 
 def mount_of(path: str, known: list[Mount]) -> Mount | None:
@@ -59,16 +33,6 @@ def mount_of(path: str, known: list[Mount]) -> Mount | None:
         if inside and (best is None or len(mount.point) >= len(best.point)):
             best = mount
     return best
-
-
-def _parse(line: str) -> Mount | None:
-    """Parses `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda rw`, see proc(5). Returns None for another form."""
-    own, separator, system = line.partition(" - ")
-    fields, kinds = own.split(" "), system.split(" ")
-    if not separator or len(fields) < 6 or len(kinds) < 3:  # noqa: PLR2004 - the format's
-        return None
-    point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
-    return Mount(point, kinds[0], frozenset((*fields[5].split(","), *kinds[2].split(","))))
 
 
 @dataclass(frozen=True, slots=True)

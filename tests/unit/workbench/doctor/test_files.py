@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.errors import CopycatError
+from copycat_agent.mountinfo import Mount, mounts
 from copycat_agent.options import Definition
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.workbench.doctor import CheckVerdict, User, find_user
 from copycat_agent.workbench.doctor.file_checks import examine_files, examine_secrets, examine_shared
 from copycat_agent.workbench.doctor.steps import Notes
-from copycat_agent.workbench.doctor.users import Mount, mount_of, mounts
+from copycat_agent.workbench.doctor.users import mount_of
 
 if TYPE_CHECKING:
     from pathlib import Path

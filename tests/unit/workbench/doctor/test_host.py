@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from copycat_agent.mountinfo import Mount
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import SparkOptions
 from copycat_agent.sources.files.paths import regular_files
 from copycat_agent.workbench.doctor import CheckStep, CheckVerdict, User, find_user
 from copycat_agent.workbench.doctor.host_checks import examine_host, examine_limits
 from copycat_agent.workbench.doctor.state_checks import examine_state, holder
-from copycat_agent.workbench.doctor.users import Mount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

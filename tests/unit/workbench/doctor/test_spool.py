@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from copycat_agent.mountinfo import Mount
 from copycat_agent.options import Definition
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.workbench.doctor import CheckVerdict, User, find_user
 from copycat_agent.workbench.doctor.spool_checks import examine_spool
 from copycat_agent.workbench.doctor.steps import CheckStep, Notes
-from copycat_agent.workbench.doctor.users import Mount
 from tests.rig.disk import mounted
 
 NOBODY = User("somebody", 64_321, frozenset({64_321}), is_current=False)
