@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from copycat_agent.batch.following import BatchChannel
 from copycat_agent.batch.run import BatchRun
@@ -24,20 +24,29 @@ from copycat_agent.registry import FAULT, blamed, described
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from copycat_agent.delivery.base import MakeRun, TaskDelivery
+    from copycat_agent.delivery.base import MakeRun, PendingResults, TaskDelivery
     from copycat_agent.model import Batch, Split, SplitResult, TaskId
 
-    Results = Future[tuple[SplitResult, ...]]
     Run = Callable[[Batch, Producers, Callable[[], bool]], tuple[SplitResult, ...]]
 
     Hung = Callable[[Collection[str]], Collection[str]]
     """Returns, at once, which of these connectors, by name, read from a mount that does not answer."""
 
 
+T = TypeVar("T")
+
+
+def resolved(result: T) -> Future[T]:
+    """Returns a future that has its result."""
+    future: Future[T] = Future()
+    future.set_result(result)
+    return future
+
+
 class Executor(Protocol):
     """Carries batches to where they run. Every method is thread-safe."""
 
-    def submit(self, batch: Batch) -> Results:
+    def submit(self, batch: Batch) -> PendingResults:
         """Starts `batch`; at most one batch per task is running (the caller's duty).
 
         A future per batch, and not a list of batches with a list of results: so an idle task gets work at once, and no connector waits for
@@ -58,7 +67,7 @@ class Executor(Protocol):
 class StayingExecutor(Protocol):
     """An executor whose batches may stay at the ends of their files (`Batch.follow_seconds`)."""
 
-    def follow(self, batch: Batch, report: Callable[[tuple[SplitResult, ...]], None]) -> Results:
+    def follow(self, batch: Batch, report: Callable[[tuple[SplitResult, ...]], None]) -> PendingResults:
         """Starts `batch` as `submit`. `report` is called from any thread with newly settled results; the future yields the rest.
 
         Each result begins where the last one of its split ended. A batch that fails says so from there on.
@@ -93,12 +102,12 @@ class InlineExecutor:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="inline")
         self._stopping: dict[TaskId, threading.Event | BatchChannel] = {}
 
-    def submit(self, batch: Batch) -> Results:
+    def submit(self, batch: Batch) -> PendingResults:
         """Starts `batch` on a thread of this process."""
         stopping = self._stopping[batch.task] = threading.Event()
         return self._threads.submit(self._run or run_batch, batch, self._producers, stopping.is_set)
 
-    def follow(self, batch: Batch, report: Callable[[tuple[SplitResult, ...]], None]) -> Results:
+    def follow(self, batch: Batch, report: Callable[[tuple[SplitResult, ...]], None]) -> PendingResults:
         """Starts `batch` on a thread of this process, which may stay as long as the batch does."""
         stopping = self._stopping[batch.task] = BatchChannel(report)
         return self._threads.submit(self._run or run_batch, batch, self._producers, stopping)

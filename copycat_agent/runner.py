@@ -26,7 +26,7 @@ from copycat_agent.batch.following import BatchChannel
 from copycat_agent.delivery.batch_outcomes import without_answer
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.executor import run_batch
-from copycat_agent.model import Batch, Split, SplitResult, TaskId
+from copycat_agent.model import Batch, Results, Split, TaskId
 from copycat_agent.producer import Producers
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from copycat_agent.tls_channel import TlsChannel
 
-    Results = tuple[SplitResult, ...]
     Run = Callable[[Batch, Producers, Callable[[], bool]], Results]
     """`executor.run_batch`, or a test's replacement; pickled by reference, so importable in a worker."""
 

@@ -20,7 +20,7 @@ from xdist.scheduler import LoadFileScheduling
 from copycat_agent import dev_broker
 from copycat_agent.dev_broker import DevBroker, fetch_kafka
 from tests.rig.agent import AgentProcess
-from tests.rig.examples import PROFILE
+from tests.rig.examples import PROFILE, examples
 from tests.rig.kafka import create_topic, unique_topic
 from tests.rig.kafka_classes import with_classes
 from tests.rig.ledger import Ledger
@@ -40,8 +40,8 @@ _TOGETHER = ("tests/faults/", "tests/jdbc/", "tests/spark/", "tests/unit/workben
 _FIRST = (*_TOGETHER, "tests/simulation/", "tests/unit/transactions/")
 _PORTS_EACH = 1500
 
-settings.register_profile("same", derandomize=True, deadline=None, print_blob=True)
-settings.register_profile("search", deadline=None, print_blob=True)
+settings.register_profile("same", max_examples=examples(100), derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("search", max_examples=examples(100), deadline=None, print_blob=True)
 settings.load_profile(PROFILE)
 if PROFILE == "same":  # else hypothesis takes numbers and texts from whatever modules of ours this process has imported so far
     providers._get_local_constants = lambda: providers._local_constants
@@ -95,13 +95,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Schedu
 
 
 @pytest.fixture(autouse=True)
-def _log_levels() -> Iterator[None]:
+def _log_set_up() -> Iterator[None]:
     """A command that runs in this process sets the log up for itself: the next test's is as it was."""
     loggers = [logging.getLogger(), logging.getLogger("copycat_agent")]
-    before = [(logger, logger.level) for logger in loggers]
+    before = [(logger, logger.level, list(logger.handlers)) for logger in loggers]
     yield
-    for logger, level in before:
+    for logger, level, handlers in before:
         logger.setLevel(level)
+        logger.handlers[:] = handlers
 
 
 @pytest.hookimpl(tryfirst=True)

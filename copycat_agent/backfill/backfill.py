@@ -23,7 +23,7 @@ from copycat_agent.definitions import load_directory
 from copycat_agent.delivery.exactly_once.attempts import KafkaAccess, MakeKafkaAccess, kafka_access
 from copycat_agent.encoding.window import WindowedDefinition, WindowOptions
 from copycat_agent.errors import BusyError, CopycatError, FatalError
-from copycat_agent.executor import Executor
+from copycat_agent.executor import Executor, resolved
 from copycat_agent.model import OFFSETS_TOPIC, Batch, Head, LaneId, OffsetsPartition, Position, SplitResult, TaskId
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.lanes import SavedLanes
@@ -173,9 +173,7 @@ class _LateExecutor:
                     self._started = self._carrier.start()
                 except FatalError as error:
                     self._on_failure(error)
-                    future: Future[tuple[SplitResult, ...]] = Future()
-                    future.set_result(tuple(SplitResult(split, split.offset, error=error) for split in batch.splits))
-                    return future
+                    return resolved(tuple(SplitResult(split, split.offset, error=error) for split in batch.splits))
         return self._started[0].submit(batch)
 
     def settle(self, task: TaskId) -> None:

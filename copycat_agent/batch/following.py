@@ -30,7 +30,7 @@ from copycat_agent.sources.files import clock
 if TYPE_CHECKING:
     from copycat_agent.batch.progress import Progress
     from copycat_agent.batch.run import BatchRun
-    from copycat_agent.model import Split, SplitResult
+    from copycat_agent.model import Results, Split
 
 T = TypeVar("T")
 
@@ -63,7 +63,6 @@ _OVERFLOW = -1
 
 _free = threading.BoundedSemaphore(INSTANCES_MAX)
 
-Results = tuple["SplitResult", ...]
 Grown = tuple["Progress", int, int]
 """A file that has grown, its size, and a time at which it was so large, by its file system's clock."""
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.batch.following import BatchChannel, FollowingBatch
-from copycat_agent.delivery.base import Accounts, AsValue, Delivery, DeliveryView, MakeRun, Results, Unsaved, joined
+from copycat_agent.delivery.base import Accounts, AsValue, Delivery, DeliveryView, MakeRun, Unsaved, joined
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
-from copycat_agent.model import AT_LEAST_ONCE, AtLeastOncePlan, SplitResult
+from copycat_agent.model import AT_LEAST_ONCE, AtLeastOncePlan, Results, SplitResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

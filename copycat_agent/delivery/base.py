@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import CopycatError
-from copycat_agent.model import Account, Batch, Counts, DeliveryPlan, Head, OffsetsPartition, SourcePartition, Split, SplitResult
+from copycat_agent.model import Account, Batch, Counts, DeliveryPlan, Head, OffsetsPartition, Results, SourcePartition, Split
 from copycat_agent.producer import Producers, TaskProducer
 from copycat_agent.sources import Changes
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from copycat_agent.errors import RetriableError
     from copycat_agent.logs import Log
 
-Results = tuple[SplitResult, ...]
-Pending = Future[Results]
+PendingResults = Future[Results]
 """Results that are available once Kafka has answered."""
 
 Accounts = Mapping[SourcePartition, Account]
@@ -87,7 +86,7 @@ class Delivery(Protocol):
     def plan(self, task: int, splits: Sequence[Split]) -> DeliveryPlan:
         """Returns `Batch.delivery` for a batch of these splits."""
 
-    def take_in(self, batch: Batch, results: Results) -> Results | Pending:
+    def take_in(self, batch: Batch, results: Results) -> Results | PendingResults:
         """Returns the results for the source of a finished batch; a future of them where Kafka has to be asked first.
 
         The future's result has to be passed to this method again. The future may raise what ends the connector.

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from copycat_agent.errors import CopycatError
-from copycat_agent.model import Batch, LaneOutcome, LanePlan, LaneState, SourceOffset, SourcePartition, SplitResult
-
-if TYPE_CHECKING:
-    from copycat_agent.delivery.base import Results
+from copycat_agent.model import Batch, LaneOutcome, LanePlan, LaneState, Results, SourceOffset, SourcePartition, SplitResult
 
 
 class BatchOutcomes(Protocol):

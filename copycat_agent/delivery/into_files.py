@@ -22,7 +22,7 @@ from copycat_agent.delivery.at_least_once import AtLeastOnce, OpenDelivery
 from copycat_agent.delivery.files_dead_letters import DeadLetters, DirectoryTopics
 from copycat_agent.encoding.files_layout import TypedValue
 from copycat_agent.errors import DataError, FatalError, RetriableError
-from copycat_agent.model import FilesPlan, Schema, SplitResult
+from copycat_agent.model import FilesPlan, Results, Schema, SplitResult
 from copycat_agent.producer import Message, Producers, RefusedRecordError, TaskProducer
 from copycat_agent.sinks.claims import Claims, LocalFile, Range
 from copycat_agent.sinks.files_options import FilesSinkOptions
@@ -32,7 +32,7 @@ from copycat_agent.sources.contract import OffsetSource, as_text, from_text
 
 if TYPE_CHECKING:
     from copycat_agent.batch.progress import Progress
-    from copycat_agent.delivery.base import AsValue, Callbacks, MakeRun, Results
+    from copycat_agent.delivery.base import AsValue, Callbacks, MakeRun
     from copycat_agent.encoding.encoder import Encoder
     from copycat_agent.errors import CopycatError
     from copycat_agent.logs import Log

@@ -246,6 +246,10 @@ class SplitResult(Compact):
     seen_ns: int = 0
 
 
+Results = tuple[SplitResult, ...]
+"""The results of a batch, one for each split, in order."""
+
+
 class DeliveryPlan(Protocol):
     """Tells the task's side of a delivery what it needs to know for one batch. A frozen value, picklable."""
 

@@ -21,6 +21,7 @@ import copycat_agent
 from copycat_agent import logs
 from copycat_agent.delivery.batch_outcomes import is_always_asked
 from copycat_agent.errors import CopycatError, RetriableError
+from copycat_agent.executor import resolved
 from copycat_agent.runner import failed, unpacked, unread
 from copycat_agent.spark import cluster_task
 from copycat_agent.spark.batch_needs import makes_frames, step_of
@@ -30,8 +31,7 @@ from copycat_agent.spark.cluster_task import BatchMessage, ExecutorPython
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from copycat_agent.model import Batch, Split, TaskId
-    from copycat_agent.runner import Results
+    from copycat_agent.model import Batch, Results, Split, TaskId
     from copycat_agent.spark.cluster_host import ClusterHost
     from copycat_agent.spark.cluster_job import Exchange
     from copycat_agent.spark.current_session import Session
@@ -82,9 +82,7 @@ class ClusterExecutor:
             if error is None and not self._closed.is_set():
                 flight = self._flights[batch.task] = ClusterBatch(batch, next(self._numbers))
                 return self._threads.submit(self._carry, flight)
-        future: Future[Results] = Future()
-        future.set_result(failed(batch, error or RetriableError("the agent is stopping"), begun=False))
-        return future
+        return resolved(failed(batch, error or RetriableError("the agent is stopping"), begun=False))
 
     def settle(self, task: TaskId) -> None:
         """Sent over the batch's line. A batch that has not begun, or has no line, is cancelled."""

@@ -1,4 +1,4 @@
-"""ClusterStaff: keeps a runner on each core of a cluster's executors, and follows their number."""
+"""`ClusterRunnerPool` keeps a runner on each core of a cluster's executors, and follows their number."""
 
 from __future__ import annotations
 

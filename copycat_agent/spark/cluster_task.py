@@ -28,14 +28,13 @@ import copycat_agent
 from copycat_agent import tls_channel
 from copycat_agent.delivery.batch_outcomes import completed
 from copycat_agent.errors import CopycatError, FatalError, FileError
-from copycat_agent.model import Batch, Split, SplitResult
+from copycat_agent.model import Batch, Results, Split, SplitResult
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from copycat_agent.producer import Producers
 
-Results = tuple[SplitResult, ...]
 
 NEEDED = ("cramjam", "confluent_kafka", "fastavro", "lz4", "orjson", "pyarrow", "pydantic")
 """Modules that batches import, beside one for zstd; a test checks them."""

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
-from copycat_agent.executor import DefinitionChecker, run_batch
+from copycat_agent.executor import DefinitionChecker, resolved, run_batch
 from copycat_agent.fair_executor import FairExecutor, participant_of, went_well
 from copycat_agent.runner import bounded, credentials, failed, unpacked, unread
 from copycat_agent.spark.batch_needs import makes_frames, needs_job, step_of, told_by_source
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from copycat_agent.executor import Executor, Hung
-    from copycat_agent.model import Batch, Split, TaskId
-    from copycat_agent.runner import Results, Run
+    from copycat_agent.model import Batch, Results, Split, TaskId
+    from copycat_agent.runner import Run
     from copycat_agent.spark.current_session import Session
     from copycat_agent.spark.host import SparkHost
     from copycat_agent.spark.sql_jobs import SqlContext, SqlContexts
@@ -95,9 +95,7 @@ class JobExecutor:
                 else:
                     self._flights[batch.task] = _JobBatch(batch, stop_file, future)
                     return future
-        failure: Future[Results] = Future()
-        failure.set_result(failed(batch, error, begun=False))
-        return failure
+        return resolved(failed(batch, error, begun=False))
 
     def examine(self, definition: bytes) -> Future[FatalError | None]:
         """Lets Spark check the definition's query. The future's result is the error, None without one."""
@@ -105,9 +103,7 @@ class JobExecutor:
         with self._lock:
             if step is not None and not self._closed.is_set():
                 return self._examiner.submit(self._looked_at, step)
-        future: Future[FatalError | None] = Future()
-        future.set_result(None)
-        return future
+        return resolved(None)
 
     def _looked_at(self, step: SqlStep) -> FatalError | None:
         """Checks a query on a thread of its own, without a broker. Raises nothing: the first batch tells what cannot be checked now."""
@@ -306,9 +302,7 @@ class ChoosingExecutor:
     def examine(self, definition: bytes) -> Future[FatalError | None]:
         if isinstance(self._jobs, DefinitionChecker):
             return self._jobs.examine(definition)
-        future: Future[FatalError | None] = Future()
-        future.set_result(None)
-        return future
+        return resolved(None)
 
     def settle(self, task: TaskId) -> None:
         self._runners.settle(task)

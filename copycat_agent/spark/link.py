@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from copycat_agent.errors import CopycatError
-    from copycat_agent.model import Batch, TaskId
-    from copycat_agent.runner import Answer, Hello, LogMessage, Report, Results, RunnerHeartbeat
+    from copycat_agent.model import Batch, Results, TaskId
+    from copycat_agent.runner import Answer, Hello, LogMessage, Report, RunnerHeartbeat
 
 _UCRED = struct.Struct("3i")
 _AGAIN_SECONDS = 1.0

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from copycat_agent.executor import Hung
-    from copycat_agent.model import Batch, Split, TaskId
-    from copycat_agent.runner import Results
+    from copycat_agent.model import Batch, Results, Split, TaskId
     from copycat_agent.spark.runner_pool import RunnerPool
 
 ANSWER_SECONDS = 60.0

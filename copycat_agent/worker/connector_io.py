@@ -12,7 +12,7 @@ from copycat_agent import failpoints
 from copycat_agent.delivery.batch_outcomes import Reached
 from copycat_agent.errors import CopycatError, FatalError, bug_words
 from copycat_agent.executor import DefinitionChecker, StayingExecutor
-from copycat_agent.model import Account, Batch, SourcePartition, SplitResult, TaskId
+from copycat_agent.model import Account, Batch, Results, SourcePartition, SplitResult, TaskId
 from copycat_agent.sources import SOURCES, KeepsFiles, KnowsUnchanged, create_source
 from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker import effects
@@ -22,7 +22,7 @@ from copycat_agent.worker.poll_loop import Wait
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
-    from copycat_agent.delivery.base import Delivery, Pending, Results, Unsaved
+    from copycat_agent.delivery.base import Delivery, PendingResults, Unsaved
     from copycat_agent.options import Definition
     from copycat_agent.worker.context import ConnectorContext, Tools
     from copycat_agent.worker.effects import Effect, Effects
@@ -40,7 +40,7 @@ class ConnectorIO:
         self._delivery = delivery
         self._pickled = pickle.dumps(definition)
         self._cluster = ",".join(definition.kafka.bootstrap_servers)
-        self._in_flight: dict[TaskId, tuple[Batch, Pending]] = {}
+        self._in_flight: dict[TaskId, tuple[Batch, PendingResults]] = {}
         self._reports: dict[TaskId, deque[Results]] = {}  # of batches that stay
         self._reached: dict[TaskId, Reached] = {}  # by them
         self._heed_growth()
@@ -190,7 +190,7 @@ class ConnectorIO:
         self._reached[effect.task].note(results)
         return results
 
-    def _await(self, batch: Batch, results: Pending) -> None:
+    def _await(self, batch: Batch, results: PendingResults) -> None:
         self._in_flight[batch.task] = batch, results
         results.add_done_callback(lambda _: self._orders.wake.nudge())
 

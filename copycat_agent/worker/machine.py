@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from copycat_agent.delivery.base import Unsaved, is_empty
 from copycat_agent.errors import CopycatError, RetriableError
-from copycat_agent.model import TaskId
+from copycat_agent.model import Results, TaskId
 from copycat_agent.worker import effects
 from copycat_agent.worker.effects import CollectedEvents, Effect, Effects, LookResult, Performed
 from copycat_agent.worker.poll_loop import Wait
@@ -28,7 +28,7 @@ from copycat_agent.worker.schedule import FIRST_REPORT_SECONDS, Grant, InFlightB
 from copycat_agent.worker.status import State
 
 if TYPE_CHECKING:
-    from copycat_agent.delivery.base import Delivery, DeliveryView, Results
+    from copycat_agent.delivery.base import Delivery, DeliveryView
     from copycat_agent.options import Definition
     from copycat_agent.sources import Changes, FollowsFiles, Source
     from copycat_agent.worker.context import ConnectorContext

@@ -12,8 +12,8 @@ from copycat_agent.errors import BlockedError, CopycatError, FileError, Retriabl
 from copycat_agent.worker.status import State
 
 if TYPE_CHECKING:
-    from copycat_agent.delivery.base import Results
     from copycat_agent.logs import Log
+    from copycat_agent.model import Results
     from copycat_agent.options import Definition, ErrorsOptions
     from copycat_agent.worker.context import ConnectorContext
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import subprocess
@@ -106,7 +105,6 @@ def quick(in_process: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.M
     """`copycat` as above, but in this process: for commands that start no agent, or end before they do."""
     monkeypatch.chdir(tmp_path)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    log = list(logging.getLogger().handlers)
 
     def call(*arguments: str | Path) -> Done:
         said = in_process(*arguments)
@@ -115,7 +113,6 @@ def quick(in_process: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.M
     yield call
     for number, handler in handlers.items():
         signal.signal(number, handler)
-    logging.getLogger().handlers[:] = log
 
 
 @pytest.fixture

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from typer.testing import CliRunner
 
-from copycat_agent.cli.main import app
 from copycat_agent.errors import FatalError
 from copycat_agent.model import SourceOffset, SourcePartition, offsets_in
 from copycat_agent.offsets import OffsetStore
@@ -22,17 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.cli.conftest import Done
-
-
-@pytest.fixture
-def quick() -> Callable[..., Done]:
-    """As `copycat`, in this process."""
-
-    def call(*arguments: str | Path) -> Done:
-        done = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
-        return subprocess.CompletedProcess([], done.exit_code, done.stdout, done.stderr)
-
-    return call
 
 
 def test_it_shows_each_file_with_what_is_left_and_the_topic(

@@ -132,12 +132,12 @@ sys.meta_path.insert(0, Finder())
 @pytest.mark.parametrize(
     ("command", "number", "moment", "code"),
     [
-        *((("run",), signal.SIGTERM, moment, 0) for moment in (2, 200)),
+        (("run",), signal.SIGTERM, 2, 0),
+        (("run",), signal.SIGINT, 200, 0),
         (("run", "--until-idle"), signal.SIGTERM, 200, 130),
         (("run", "--dry-run"), signal.SIGINT, 200, 130),
         (("backfill",), signal.SIGINT, 2, 130),
-        *(pytest.param(("run",), signal.SIGTERM, moment, 0, marks=pytest.mark.long) for moment in (20, 500)),
-        pytest.param(("run",), signal.SIGINT, 200, 0, marks=pytest.mark.long),
+        *(pytest.param(("run",), signal.SIGTERM, moment, 0, marks=pytest.mark.long) for moment in (20, 200, 500)),
         pytest.param(("backfill",), signal.SIGTERM, 200, 130, marks=pytest.mark.long),
     ],
 )

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from tests.rig.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from copycat_agent.worker import Status
     from tests.datasource.conftest import Shop
     from tests.rig.shipping import Shipping
 
@@ -128,6 +130,12 @@ def test_what_plans_may_be_killed_and_nothing_is_lost_or_sent_twice(guarantee: s
     assert seen(shipping) == list(range(1, 3001))
 
 
+def failing_with(shipping: Shipping, words: str) -> Status | None:
+    """Its status, if its reason has these words."""
+    status = shipping.status
+    return status if words in status.reason else None
+
+
 @pytest.mark.parametrize(
     ("timeout", "moods"),
     [
@@ -154,9 +162,10 @@ def test_a_reader_that_fails_is_retrying_with_a_reason_without_what_it_said(
     shipping.start(source=source, errors={"retry_max_delay": "500ms"}, deadline=60)
     for mood, words in moods.items():
         file.write_text(mood)
-        wait_until(lambda words=words: words in shipping.status.reason, 60, lambda: f"{shipping.status}")  # type: ignore[misc]
-        assert shipping.status.state == "retrying"
-        assert "hunter2" not in shipping.status.reason
+        now = wait_until(partial(failing_with, shipping, words), 60, lambda: f"{shipping.status}")
+        assert now is not None
+        assert now.state == "retrying"
+        assert "hunter2" not in now.reason
     file.write_text("")
     assert seen(shipping, 10) == list(range(1, 11))
     wait_until(lambda: shipping.status.state == "running", 30)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _TICK_SECONDS = 0.05
 _SAMPLE_SECONDS = 0.5
-_SLACK_LINES = 5
 
 
 class Scene:

@@ -161,7 +161,7 @@ def test_the_agent_ends_beside_a_silent_server_and_has_told_nobody_a_password_or
         time.sleep(2)  # a look has begun, which is not answered
         agent.stop(SECONDS)
         asked, stopped = (_moment(agent, word) for word in ('"agent is asked to stop"', '"state": "stopped"'))
-        assert stopped - asked < 30  # 5 s, on a machine that has nothing else to do; the driver itself gives up after minutes
+        assert 0 <= stopped - asked < 30  # 5 s, on a machine that has nothing else to do; the driver itself gives up after minutes
     finally:
         for one in processes:
             one.resume()

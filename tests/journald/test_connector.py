@@ -161,6 +161,7 @@ def test_journalctl_may_be_killed_and_nothing_is_lost(guarantee: str, shipping: 
             os.kill(one.pid, signal.SIGKILL)
             kills += 1
         time.sleep(0.2)
+    assert kills, "this shows nothing"
     wait_until(lambda: len(set(seen(shipping, count))) == count, 90, lambda: f"{shipping.status}")
     shipping.stop()
     found = seen(shipping)

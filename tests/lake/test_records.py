@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from tests.rig.registry import SchemaRegistry
 
-INNER = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "string"}]}
 SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "Order",

@@ -19,7 +19,7 @@ from copycat_agent.spark.cluster_task import RUN
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from copycat_agent.executor import Results
+    from copycat_agent.delivery.base import PendingResults
     from copycat_agent.model import Batch, TaskId
 
 _END_SECONDS = 60.0
@@ -41,13 +41,13 @@ class ExecutorApart:
         self.told: list[FatalError] = []
         self.jvm_pid: int | None = None
         self._lock = threading.Lock()
-        self._futures: dict[int, Results] = {}
+        self._futures: dict[int, PendingResults] = {}
         self._thread = threading.Thread(target=self._receive, daemon=True)
         self._thread.start()
 
-    def submit(self, batch: Batch) -> Results:
+    def submit(self, batch: Batch) -> PendingResults:
         """See `Executor.submit`."""
-        future: Results = Future()
+        future: PendingResults = Future()
         with self._lock:
             number = len(self._futures)
             self._futures[number] = future

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from copycat_agent.delivery.base import PendingResults
     from copycat_agent.dev_broker import DevBroker
-    from copycat_agent.executor import InlineExecutor, Results
+    from copycat_agent.executor import InlineExecutor
     from copycat_agent.model import Batch, OffsetsPartition, TaskId
     from copycat_agent.options import Definition
     from copycat_agent.watch import Watcher
@@ -87,11 +88,11 @@ class Forgetful:
         self.lost = 0
         self.before = False
 
-    def submit(self, batch: Batch) -> Results:
+    def submit(self, batch: Batch) -> PendingResults:
         if not self.lost:
             return self._executor.submit(batch)
         self.lost -= 1
-        future: Results = Future()
+        future: PendingResults = Future()
         if self.before:
             future.set_result(gone(batch))
         else:

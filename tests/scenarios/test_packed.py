@@ -107,10 +107,10 @@ def large_archive(path: Path, size_mb: int) -> list[str]:
 
 def test_workers_killed_midway_through_an_archive_repeat_little(shipping: Shipping, logs_dir: Path) -> None:
     """H3, with everything that was unpacked so far lost twice: not from line 1."""
-    lines = large_archive(logs_dir / "app.gz", 8)
-    shipping.start(delivery={"max_batch_bytes": "1MiB"}, limits={"bytes_per_second": "2MiB"}, record={"origin_headers": False})
+    lines = large_archive(logs_dir / "app.gz", 15)
+    shipping.start(delivery={"max_batch_bytes": "1MiB"}, limits={"bytes_per_second": "4MiB"}, record={"origin_headers": False})
     for part in (1, 2):
-        wait_until(lambda: shipping.status.counts.acknowledged >= part * 25_000, 30, lambda: f"{shipping.status}")  # noqa: B023
+        wait_until(lambda: shipping.status.counts.acknowledged >= part * 50_000, 30, lambda: f"{shipping.status}")  # noqa: B023
         assert shipping.status.counts.acknowledged < len(lines), "killed midway"
         for worker in [one for one in workers() if not one.children()]:
             worker.kill()

@@ -57,8 +57,9 @@ class Two:
 
     def wait(self, least: int) -> None:
         """Until so many lines are there, with both guarantees."""
-        for topic in self.topics.values():
+        for guarantee, topic in self.topics.items():
             consume(self.bootstrap, topic, "read_committed", least, 180)
+            wait_until(lambda guarantee=guarantee: len(self.arrived(guarantee)) >= least, 180)  # type: ignore[misc]
 
     def check(self) -> None:
         """All are there, none lost; none twice with exactly_once."""

@@ -21,7 +21,7 @@ from copycat_agent.sources.log_file.succession import rules, similarity
 from copycat_agent.worker import connector_io, machine
 from copycat_agent.worker.orders import Orders
 from tests.simulation.histories import run
-from tests.simulation.running import Plant, always, changed, commits_nothing, is_noticed
+from tests.simulation.running import GUARANTEES, Plant, always, changed, commits_nothing, is_noticed
 
 pytestmark = pytest.mark.timeout(300)
 """Nothing waits here: it is the processor's time, of which a busy machine gives little."""
@@ -206,6 +206,12 @@ SEEDS = {
     "a file with unread lines is let go": 13,
 }
 """Histories that have shown the others. Each is tried before all others."""
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_histories_that_have_shown_a_bug_break_no_promise_without_it(guarantee: str) -> None:
+    for seed in {*SEEDS.values(), SHOWING}:
+        run(seed, guarantee)
 
 
 @pytest.mark.parametrize("bug", BUGS)

@@ -28,6 +28,8 @@ SHOWING = (56,)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_histories(guarantee: str) -> None:
     run_part(run, guarantee, 0, 1, HISTORIES)
+    for seed in SHOWING:
+        run(seed, guarantee)
 
 
 @pytest.mark.long

@@ -256,14 +256,14 @@ _AGENT = """
 import sys, pickle, pathlib
 from copycat_agent.options import SparkOptions
 from copycat_agent.spark import workers_lock
-from copycat_agent.spark.runner_pool import LocalStaff
+from copycat_agent.spark.runner_pool import LocalRunnerPool
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.runners import RunnerExecutor
 from tests.spark import batches
 
 host = SparkHost(SparkOptions(), pathlib.Path(sys.argv[1]), 2)
 host.start()
-executor = RunnerExecutor(LocalStaff(host, batches.run))
+executor = RunnerExecutor(LocalRunnerPool(host, batches.run))
 error = executor.submit(batches.batch("answer")).result()[0].error
 print(error, *(name for name in ("pandas", "numpy", "pyarrow", "unittest") if name in sys.modules), flush=True)
 sys.stdin.read()

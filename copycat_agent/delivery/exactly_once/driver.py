@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from copycat_agent.delivery.base import Accounts, Callbacks, DeliveryView, Pending, Results, Unsaved, joined
+from copycat_agent.delivery.base import Accounts, Callbacks, DeliveryView, PendingResults, Unsaved, joined
 from copycat_agent.delivery.exactly_once.attempts import without_what_is_done
 from copycat_agent.delivery.exactly_once.reopening import PUBLISHING_LANE, OffsetPublisher, Recovery
 from copycat_agent.errors import RetriableError
-from copycat_agent.model import LaneOutcome, LanePlan, SourcePartition, Split, SplitResult
+from copycat_agent.model import LaneOutcome, LanePlan, Results, SourcePartition, Split, SplitResult
 from copycat_agent.offsets import LaneCommit
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class ExactlyOnce:
         self._publisher.postpone()
         return plan
 
-    def take_in(self, batch: Batch, results: Results) -> Results | Pending:
+    def take_in(self, batch: Batch, results: Results) -> Results | PendingResults:
         number, outcome = batch.task.number, _outcome(results)
         flight = self._flights[number]
         if flight.recovery is None and not _is_known(flight.plan, outcome):

@@ -23,7 +23,7 @@ from copycat_agent.offsets import LaneCommit
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from copycat_agent.delivery.base import Pending
+    from copycat_agent.delivery.base import PendingResults
     from copycat_agent.delivery.exactly_once.attempts import Attempt, Rows
     from copycat_agent.model import Batch
     from copycat_agent.offsets import OffsetStore
@@ -49,7 +49,7 @@ class Recovery:
 
     def __init__(self, batch: Batch, results: tuple[SplitResult, ...], again: Callable[[], Attempt], errors: ErrorsOptions) -> None:
         """`again` begins another attempt to open the batch's lane."""
-        self.results: Pending = Future()
+        self.results: PendingResults = Future()
         """The batch's results as Kafka has them, or the error that ends the connector."""
         self.began = time.monotonic()
         self.why = _why(results)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from copycat_agent import failpoints
 from copycat_agent.batch.run import BatchRun
-from copycat_agent.delivery.base import AsValue, MakeRun, Results
+from copycat_agent.delivery.base import AsValue, MakeRun
 from copycat_agent.delivery.batch_outcomes import without_answer
 from copycat_agent.delivery.exactly_once.search import RefusalSearch
 from copycat_agent.encoding.encoder import Encoder
@@ -31,7 +31,18 @@ from copycat_agent.errors import (
     RetriableError,
     SentInPartError,
 )
-from copycat_agent.model import OFFSETS_TOPIC, Batch, LaneOutcome, LanePlan, LaneState, Position, SourcePartition, Split, SplitResult
+from copycat_agent.model import (
+    OFFSETS_TOPIC,
+    Batch,
+    LaneOutcome,
+    LanePlan,
+    LaneState,
+    Position,
+    Results,
+    SourcePartition,
+    Split,
+    SplitResult,
+)
 from copycat_agent.producer import Producers
 from copycat_agent.producer.keeping import Lane
 from copycat_agent.transactions.protocol import Lines, perform

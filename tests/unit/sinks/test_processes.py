@@ -12,6 +12,7 @@ import time
 import pytest
 
 from copycat_agent.sinks.sink_stores import SinkStore
+from tests.rig.waiting import wait_until
 
 END = {"file": 300, "s3": 60, "hdfs": 60}
 """Offsets that are written."""
@@ -44,8 +45,9 @@ def kill_and_stop(store: SinkStore, uri: str, seed: int, seconds: float, end: in
         return subprocess.Popen([sys.executable, "-m", "tests.unit.sinks.writing_process", uri, str(end), str(seed * 1000 + started)])
 
     writers, stopped, killed = [start() for _ in range(3)], set[int](), 0
-    until = time.monotonic() + seconds
     try:
+        wait_until(lambda: visible(store), 120, lambda: f"{[one.poll() for one in writers]}")
+        until = time.monotonic() + seconds
         while time.monotonic() < until and not any(one.poll() == 0 for one in writers):
             time.sleep(rng.uniform(0.02, 0.3))
             at = rng.randrange(len(writers))
@@ -68,5 +70,5 @@ def kill_and_stop(store: SinkStore, uri: str, seed: int, seconds: float, end: in
         for one in writers:
             one.kill()
             one.wait()
-    print(f"{killed} kills")
+    assert killed
     assert visible(store) == list(range(end))

@@ -492,7 +492,7 @@ def _elsewhere(partition: SourcePartition) -> SourcePartition:
 SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 TestHistory = History.TestCase
-TestHistory.settings = settings(SETTINGS, max_examples=examples(50), stateful_step_count=30)
+TestHistory.settings = settings(SETTINGS, max_examples=examples(150), stateful_step_count=30)
 
 
 class LongHistory(History):
@@ -500,7 +500,7 @@ class LongHistory(History):
 
 
 TestLongHistory = pytest.mark.timeout(3600)(pytest.mark.long(LongHistory.TestCase))
-TestLongHistory.settings = settings(SETTINGS, max_examples=examples(5000), stateful_step_count=50, derandomize=False)
+TestLongHistory.settings = settings(SETTINGS, max_examples=5000, stateful_step_count=50, derandomize=False)
 
 
 def test_a_log_that_is_cut_between_two_changes_of_device_numbers_is_followed_through_its_rotation() -> None:

@@ -20,7 +20,6 @@ from tests.rig.examples import examples
 from tests.unit.sources.packing import PACK, SKIPPABLE, random_lines, snappy, source
 
 TEXT = random_lines(6000)
-TIGHT = UnpackOptions(max_ratio=100)
 
 
 def unpack(codec: str, data: bytes, limits: UnpackOptions | None = None) -> tuple[bytes, Unpacker]:

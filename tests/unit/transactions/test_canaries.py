@@ -293,6 +293,10 @@ def test_a_rule_that_is_left_out_is_missed(canary: Callable[[Patch], None], kind
     assert found_in(kind, (seed, *range(MOST_HISTORIES))) is not None
 
 
+def test_histories_that_have_shown_a_rule_keep_the_promise_with_it() -> None:
+    assert [(kind, seed) for _, kind, seed in CANARIES if found_in(kind, (seed,)) is not None] == []
+
+
 def test_the_careless_opening_with_all_its_rules_is_fine(monkeypatch: Patch) -> None:
     nothing_at_all(monkeypatch)
     assert found_in("", range(100)) is None

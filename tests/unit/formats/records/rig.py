@@ -89,11 +89,6 @@ class Reading:
         return [value for value in self.values if isinstance(value, Unparsed)]
 
     @property
-    def largest_run(self) -> int:
-        """Bytes of the largest frame with more than one record: what a reading in small blocks keeps in memory at once."""
-        return max((one.size_bytes for one in self.frames if isinstance(one, Chunk | Parsed) and one.total > 1), default=0)
-
-    @property
     def places(self) -> list[tuple[int, bool]]:
         """Where a batch may begin, in order, and whether that is inside an over-long record: 0, each frame's end, each record's end."""
         skipping = {frame.end for frame in self.frames if isinstance(frame, LongLine | SkippedRest) and not frame.complete}
@@ -246,8 +241,3 @@ def tables(draw: st.DrawFn, values: st.SearchStrategy[Any] = TEXTS, max_rows: in
     names = draw(NAMES)
     row = st.lists(values, min_size=len(names), max_size=len(names))
     return names, draw(st.lists(row, max_size=max_rows))
-
-
-def as_dicts(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
-    """The records of a table."""
-    return [dict(zip(names, row, strict=True)) for row in rows]

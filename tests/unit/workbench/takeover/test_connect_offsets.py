@@ -24,8 +24,6 @@ from tests.unit.workbench.takeover.peers import (
     taken_over,
 )
 
-STREAM = "FileStreamSource"
-
 
 def written(tmp_path: Path, *offsets: tuple[str, dict[str, object], object]) -> PeerState:
     """What is read of a worker's file that holds these."""
