@@ -26,7 +26,7 @@ from copycat_agent.dev_broker import DevBroker
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, TaskId
 from copycat_agent.options import AgentOptions, Definition, KafkaOptions, TopicOptions
-from copycat_agent.producer import Producers
+from copycat_agent.producer import ProducerPool
 
 NGINX = r'^(?P<client>\S+) \S+ (?P<user>\S+) \[(?P<ts>[^\]]+)\] "(?P<method>\S+) (?P<path>\S+) [^"]*" (?P<status>\d{3}) (?P<bytes>\d+|-)'
 _PARSED = [
@@ -96,7 +96,7 @@ class _Bench:
     def __init__(self, work: Path, bootstrap: str, count: int) -> None:
         self._work, self._bootstrap, self._count = work, bootstrap, count
         self._files: dict[str, Path] = {}
-        self._producers = Producers()
+        self._producers = ProducerPool()
 
     def compare(self, cases: Sequence[str], rounds: int) -> None:
         """Every case in turn; the first round does not count."""

@@ -22,7 +22,7 @@ from copycat_agent.worker.handle import Target
 
 
 @dataclass(frozen=True, slots=True)
-class Reload:
+class ReloadResult:
     """The outcome of a reload, connector by connector, by name.
 
     `changed` maps a name to the dotted options that differ (`record.topic`); `kept` maps a name whose file is broken to the reason why its
@@ -76,7 +76,7 @@ class AgentView:
     spark: str
     java_pid: int | None
     offsets_unsaved: str
-    last_reload: Reload | None
+    last_reload: ReloadResult | None
     stopping: bool = False
     reloads: Mapping[str, int] = field(default_factory=dict)
     stuck: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ class Control(ABC):
         return self.worker.tap(name, limit, seconds)
 
     @abstractmethod
-    def reload(self) -> Reload:
+    def reload(self) -> ReloadResult:
         """Reads the definitions now and makes them run."""
 
     @abstractmethod

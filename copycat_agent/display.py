@@ -32,7 +32,7 @@ _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 _BOLD, _RED, _YELLOW, _CYAN, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[36m", "\x1b[0m"
 
 
-class Mask:
+class SecretMask:
     """Replaces secrets, and each of their lines: unchanged, and as a template, JSON or a repr writes them."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -70,7 +70,7 @@ class Mask:
         return value
 
 
-NOTHING_SECRET = Mask(())
+NOTHING_SECRET = SecretMask(())
 
 
 def _forms(secret: str) -> Iterator[str]:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 from copycat_agent.batch.following import BatchChannel
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.delivery.at_least_once import AtLeastOnceTask
-from copycat_agent.delivery.batch_outcomes import without_answer
+from copycat_agent.delivery.batch_outcomes import unanswered_results
 from copycat_agent.delivery.exactly_once.task import ExactlyOnceTask
 from copycat_agent.delivery.into_files import FilesTask
 from copycat_agent.encoding.encoder import Encoder, compiled
 from copycat_agent.errors import CopycatError, DataError, FatalError, bug_words
-from copycat_agent.producer import Producers
+from copycat_agent.producer import ProducerPool
 from copycat_agent.registry import FAULT, blamed, described
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from copycat_agent.delivery.base import MakeRun, PendingResults, TaskDelivery
     from copycat_agent.model import Batch, Split, SplitResult, TaskId
 
-    Run = Callable[[Batch, Producers, Callable[[], bool]], tuple[SplitResult, ...]]
+    Run = Callable[[Batch, ProducerPool, Callable[[], bool]], tuple[SplitResult, ...]]
 
     Hung = Callable[[Collection[str]], Collection[str]]
     """Returns, at once, which of these connectors, by name, read from a mount that does not answer."""
@@ -95,9 +95,9 @@ THREADS = 64
 class InlineExecutor:
     """Runs batches on threads of this process: no Spark, the same `run_batch`."""
 
-    def __init__(self, producers: Producers | None = None, run: Run | None = None) -> None:
+    def __init__(self, producers: ProducerPool | None = None, run: Run | None = None) -> None:
         """`producers` replaces real ones, as in a dry run, and `run` replaces `run_batch`."""
-        self._producers = producers or Producers()
+        self._producers = producers or ProducerPool()
         self._run = run
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="inline")
         self._stopping: dict[TaskId, threading.Event | BatchChannel] = {}
@@ -137,7 +137,7 @@ TASK_HALVES: Mapping[str, TaskDelivery] = {"at_least_once": AtLeastOnceTask(), "
 
 def run_batch(
     batch: Batch,
-    producers: Producers,
+    producers: ProducerPool,
     stopping: Callable[[], bool],
     encoder: Encoder | None = None,
     make_run: MakeRun = BatchRun,
@@ -153,7 +153,7 @@ def run_batch(
         _refuse_query_without_spark(encoder, make_run)
         return TASK_HALVES[batch.delivery.guarantee].run(batch, encoder, producers, stopping, make_run, as_value)
     except Exception as error:  # noqa: BLE001 - a batch never raises
-        return without_answer(batch, as_value(error), begun=False)
+        return unanswered_results(batch, as_value(error), begun=False)
 
 
 def _refuse_query_without_spark(encoder: Encoder, make_run: MakeRun) -> None:

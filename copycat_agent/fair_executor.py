@@ -40,7 +40,7 @@ def participant_of(batch: Batch) -> Participant:
     return Participant(batch.cluster, batch.task.connector)
 
 
-def went_well(results: Iterable[SplitResult]) -> bool:
+def is_success(results: Iterable[SplitResult]) -> bool:
     """Returns whether nothing of a batch has to be tried again."""
     return not any(isinstance(result.error, RetriableError) for result in results)
 
@@ -150,7 +150,7 @@ class _QueuedWork(NamedTuple):
 
     future: Future[Any]
     work: Callable[[], Any]
-    went_well: Callable[[Any], bool]
+    is_success: Callable[[Any], bool]
 
 
 def _on_a_daemon(work: Callable[[], None]) -> None:
@@ -170,13 +170,13 @@ class FairExecutor:
         self._lines: dict[Hashable, FairQueue[_QueuedWork]] = {}
 
     def take(
-        self, line: Hashable, participant: Participant, work: Callable[[], T], went_well: Callable[[T], bool] = lambda _: True
+        self, line: Hashable, participant: Participant, work: Callable[[], T], is_success: Callable[[T], bool] = lambda _: True
     ) -> Future[T]:
         """Does `work` on a thread when it is its turn in the line. The future runs from then on; until then it can be cancelled.
 
         Work that raises has not gone well. Raises RetriableError if no thread is available: then nothing is queued.
         """
-        queued = _QueuedWork(Future(), work, went_well)
+        queued = _QueuedWork(Future(), work, is_success)
         with self._lock:
             queue = self._lines.setdefault(line, FairQueue())
             queue.add(participant, queued)
@@ -225,7 +225,7 @@ def _do(queued: _QueuedWork) -> bool | None:
         return None
     try:
         result = queued.work()
-        well = queued.went_well(result)
+        well = queued.is_success(result)
     except BaseException as error:  # noqa: BLE001 - the caller gets it
         queued.future.set_exception(error)
         return False

@@ -23,18 +23,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent import logs
 from copycat_agent.batch.following import BatchChannel
-from copycat_agent.delivery.batch_outcomes import without_answer
+from copycat_agent.delivery.batch_outcomes import unanswered_results
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, Results, Split, TaskId
-from copycat_agent.producer import Producers
+from copycat_agent.producer import ProducerPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from copycat_agent.tls_channel import TlsChannel
 
-    Run = Callable[[Batch, Producers, Callable[[], bool]], Results]
+    Run = Callable[[Batch, ProducerPool, Callable[[], bool]], Results]
     """`executor.run_batch`, or a test's replacement; pickled by reference, so importable in a worker."""
 
 _Stopping = threading.Event | BatchChannel
@@ -120,15 +120,15 @@ def key_path(address: str) -> Path:
 
 def failed(batch: Batch, error: CopycatError, *, begun: bool = True) -> Results:
     """Returns results for a batch of unknown outcome: every split is unchanged. Not `begun`: no process has ever had it."""
-    return without_answer(batch, error, begun=begun)
+    return unanswered_results(batch, error, begun=begun)
 
 
 def unread(batch: Batch) -> Results:
     """Returns results for a batch that was told to settle before it began."""
-    return without_answer(batch, None, begun=False)
+    return unanswered_results(batch, None, begun=False)
 
 
-def run_safely(batch: Batch, producers: Producers, stopping: Callable[[], bool], run: Run) -> Results:
+def run_safely(batch: Batch, producers: ProducerPool, stopping: Callable[[], bool], run: Run) -> Results:
     """Does `run`, and returns what it raises (a bug: it should return errors) as results."""
     try:
         results = run(batch, producers, stopping)
@@ -215,9 +215,9 @@ def bounded(stop_file: str, run: Run, partition: Iterable[tuple[Batch, dict[str,
 
 
 @functools.cache
-def shared_producers() -> Producers:
+def shared_producers() -> ProducerPool:
     """Returns the producers that bounded tasks of one process share, one job after the other."""
-    return Producers()
+    return ProducerPool()
 
 
 class _Runner:
@@ -229,7 +229,7 @@ class _Runner:
         self._sending = threading.Lock()
         self._stops: dict[int, tuple[TaskId, _Stopping]] = {}  # by the number of the batch, while it runs
         self._threads = _Threads(self._work)
-        self._producers = Producers()
+        self._producers = ProducerPool()
 
     def serve(self, hello: Hello) -> bool:
         """Sends hello, and takes what the driver sends until it hangs up. Returns whether all batches had ended by then."""

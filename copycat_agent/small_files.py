@@ -51,7 +51,7 @@ def read_with_status(path: str | os.PathLike[str], bytes_max: int) -> tuple[byte
     return content, status
 
 
-class Contents:
+class ContentCache:
     """Remembers the contents of files. Not thread-safe."""
 
     def __init__(

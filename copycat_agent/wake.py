@@ -68,7 +68,7 @@ class Wake:
         self._tell_at = 0.0
         self._unsure: frozenset[str] = frozenset()
         self._other = False
-        self._nudged = self._was_nudged = False
+        self._woken = self._was_woken = False
         self._call: Callable[[], None] | None = None
         self._deaf = True
 
@@ -111,10 +111,10 @@ class Wake:
         self._behind &= followed
         self._followed = followed
 
-    def nudge(self) -> None:
+    def wakeup(self) -> None:
         """Wakes the connector for something other than a file event."""
         with self._lock:
-            self._nudged = True
+            self._woken = True
         self._tell()
 
     def arm(self, call: Callable[[], None], *, deaf: bool) -> bool:
@@ -124,7 +124,7 @@ class Wake:
         line would cost more than reading it.
         """
         with self._lock:
-            if self._nudged or (not deaf and (self._grown or self._other)):
+            if self._woken or (not deaf and (self._grown or self._other)):
                 return False
             self._call, self._deaf = call, deaf
             return True
@@ -132,8 +132,8 @@ class Wake:
     def disarm(self) -> None:
         """Ends the wait: the caller checks everything now."""
         with self._lock:
-            self._was_nudged = self._was_nudged or self._nudged
-            self._nudged, self._call = False, None
+            self._was_woken = self._was_woken or self._woken
+            self._woken, self._call = False, None
 
     def wait(self, seconds: float, *, deaf: bool = False) -> None:
         """Waits in this thread until something happens, at most `seconds`. See `arm`."""
@@ -145,12 +145,12 @@ class Wake:
     @property
     def has_news(self) -> bool:
         """Whether anything has happened, a nudge included, since the last `take`. Called by the connector, between its waits."""
-        return self._was_nudged or self._other or bool(self._grown) or (bool(self._behind) and time.monotonic() >= self._tell_at)
+        return self._was_woken or self._other or bool(self._grown) or (bool(self._behind) and time.monotonic() >= self._tell_at)
 
     def take(self) -> tuple[set[str], bool]:
         """Returns and forgets the paths of files that were written to, and whether anything else happened."""
         with self._lock:
-            self._was_nudged = False
+            self._was_woken = False
             grown, self._grown = self._grown, set()
             if self._behind and (now := time.monotonic()) >= self._tell_at:
                 grown, self._behind = grown | self._behind, set()
@@ -161,7 +161,7 @@ class Wake:
     def _tell(self) -> None:
         """Calls back the waiting connector. Without the lock, since the call may take another one."""
         with self._lock:
-            if self._call is None or (self._deaf and not self._nudged):
+            if self._call is None or (self._deaf and not self._woken):
                 return
             call, self._call = self._call, None
         call()

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Self
 
 from copycat_agent import __version__, failpoints, logs
 from copycat_agent.agent.carriers import Elsewhere, executor_of, host_of
-from copycat_agent.agent.files import DefinitionFiles, Follower, WantedDefinitions
-from copycat_agent.agent.kept_files import KeptFiles, known_files
+from copycat_agent.agent.files import DefinitionFiles, DefinitionWatcher, WantedDefinitions
+from copycat_agent.agent.kept_files import SystemdDescriptorStore, known_files
 from copycat_agent.agent.leading import LeaderElection, StoppedError
 from copycat_agent.agent.reloading import Reloader
 from copycat_agent.api.server import ApiServer
-from copycat_agent.control import AgentView, Control, Reload
+from copycat_agent.control import AgentView, Control, ReloadResult
 from copycat_agent.errors import BusyError, FatalError, UnknownConnectorError
 from copycat_agent.model import Account, SourcePartition, TaskId
 from copycat_agent.offsets import OffsetStore
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from copycat_agent.options import Definition
     from copycat_agent.worker.handle import Target
 
-__all__ = ["Agent", "DefinitionFiles", "Elsewhere", "LeaderElection", "Settings", "StoppedError", "WantedDefinitions"]
+__all__ = ["Agent", "AgentSettings", "DefinitionFiles", "Elsewhere", "LeaderElection", "StoppedError", "WantedDefinitions"]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AgentSettings:
     """The agent's effective options, the state directory, and the path of the API's socket (None: no API)."""
 
     agent: AgentOptions
@@ -101,7 +101,7 @@ class Agent(Control):
 
     def __init__(  # noqa: PLR0913 - the options of a run
         self,
-        settings: Settings,
+        settings: AgentSettings,
         *,
         until_idle: bool = False,
         tracked: bool = False,
@@ -126,7 +126,7 @@ class Agent(Control):
         self._started = time.time()
         self._stopping = False
         self._reloader: Reloader | None = None
-        self._follower: Follower | None = None
+        self._follower: DefinitionWatcher | None = None
         self._api: ApiServer | None = None
         self._log_level = logs.PassingLevel()
         with contextlib.ExitStack() as undo:
@@ -146,7 +146,7 @@ class Agent(Control):
             undo.callback(executor.close)
             self._watcher = Watcher()
             undo.callback(self._watcher.close)
-            self._kept = KeptFiles(manager or ServiceManager({}), known_files(self._store, rebuild=rebuild))
+            self._kept = SystemdDescriptorStore(manager or ServiceManager({}), known_files(self._store, rebuild=rebuild))
             self.worker = Worker(
                 self._store, executor, self._watcher, until_idle=until_idle, accounts=until_idle, tracked=tracked, keeper=self._kept
             )
@@ -171,12 +171,12 @@ class Agent(Control):
         """Runs exactly these definitions, which come from no files."""
         self.worker.apply(definitions)
 
-    def follow(self, files: DefinitionFiles, first: WantedDefinitions, *, once: bool = False) -> Reload:
+    def follow(self, files: DefinitionFiles, first: WantedDefinitions, *, once: bool = False) -> ReloadResult:
         """Runs what the files define, now (`first`, as already loaded) and as they change; `once`: without following changes."""
         self._reloader = Reloader(files, self.worker, self._store, self._settings.agent)
         outcome = self._reloader.reload(first)
         if not once:
-            self._follower = Follower(files, self._watcher, self._reloader.reload)
+            self._follower = DefinitionWatcher(files, self._watcher, self._reloader.reload)
             self._follower.start()
         return outcome
 
@@ -247,7 +247,7 @@ class Agent(Control):
             raise UnknownConnectorError(f"no file defines a connector {name}")
         return str(path)
 
-    def reload(self) -> Reload:
+    def reload(self) -> ReloadResult:
         """Loads the definitions and runs them. Raises BusyError when the agent follows no files."""
         if self._reloader is None:
             raise BusyError("the agent has not read definitions from files")

@@ -18,7 +18,7 @@ from copycat_agent.agent.carriers import Elsewhere, doubts_about, refused
 from copycat_agent.definitions import NO_ADDRESS, LoadedFile, digest_of, find_agent_file, load_agent, load_directory
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.options import AgentOptions
-from copycat_agent.small_files import Contents
+from copycat_agent.small_files import ContentCache
 from copycat_agent.sources.files import clock
 from copycat_agent.wake import Wake
 
@@ -81,7 +81,7 @@ class DefinitionFiles:
         self._good: dict[Path, Definition] = {}
         self._loaded: tuple[AgentOptions | None, dict[Path, LoadedFile]] = (None, {})
         """The agent's options at the last load, and the files that loaded without a problem."""
-        self._contents = Contents(_SEEN_BYTES_MAX, is_local=clock.is_local)
+        self._contents = ContentCache(_SEEN_BYTES_MAX, is_local=clock.is_local)
         self.seen: dict[str, bytes] = {}
         """The result of `look` just before the last load."""
         self.agent_file: Path | None = None
@@ -240,7 +240,7 @@ _JOIN_SECONDS = 5.0
 _log = logs.get("reload")
 
 
-class Follower:
+class DefinitionWatcher:
     """A thread that calls `reload` when the files differ from those of the last load, when `ask` was called, or the last call failed."""
 
     def __init__(self, files: DefinitionFiles, watcher: Watcher, reload: Callable[[], object], scan_seconds: float = SCAN_SECONDS) -> None:
@@ -261,7 +261,7 @@ class Follower:
     def ask(self) -> None:
         """Requests a reload, even if no file has changed. Returns at once."""
         self._asked = True
-        self._wake.nudge()
+        self._wake.wakeup()
 
     @property
     def reloading(self) -> bool:
@@ -271,7 +271,7 @@ class Follower:
     def close(self) -> None:
         """Starts no reload from now on. Waits up to `_JOIN_SECONDS` for one under way."""
         self._closing = True
-        self._wake.nudge()
+        self._wake.wakeup()
         self._thread.join(_JOIN_SECONDS)
         self._watcher.unwatch(self._wake)
 

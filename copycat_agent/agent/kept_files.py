@@ -41,7 +41,7 @@ def known_files(store: OffsetStore, *, rebuild: bool) -> dict[str, set[str]] | N
     return found
 
 
-class KeptFiles:
+class SystemdDescriptorStore:
     """A `sources.DescriptorStore` for all connectors, over the service manager's store. Thread-safe.
 
     A file is stored once for all its owners, and removed when the last one has released it. When there is no room, files kept with `first`

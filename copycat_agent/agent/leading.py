@@ -93,9 +93,9 @@ class LeaderElection:
     def check(self, store: OffsetStore) -> None:
         """Deposes the store if another process leads. Thread-safe."""
         group = self._group
-        if group is not None and group.deposed.is_set() and store.failure is None:
+        if group is not None and group.lost_leadership.is_set() and store.failure is None:
             _log.error("another process leads: this one ends", agent=self.agent_id)
-            store.depose(f"agent {self.agent_id} runs elsewhere")
+            store.mark_fenced(f"agent {self.agent_id} runs elsewhere")
 
     def _asked(self, ask: Callable[[], object]) -> None:
         """Calls `ask`, and retries while Kafka does not answer, until this process is asked to stop. Raises FatalError if fenced."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.api import is_name
-from copycat_agent.control import Reload
+from copycat_agent.control import ReloadResult
 from copycat_agent.definitions import load_content
 from copycat_agent.definitions.formatting.editing import has_words
 from copycat_agent.definitions.writing import create, put_aside, remove, rewrite
@@ -57,7 +57,7 @@ def differences(before: Options, after: Options, at: str = "") -> tuple[str, ...
 
 
 @dataclass(frozen=True, slots=True)
-class Renames:
+class ConnectorRenames:
     """The effects of `renamed_from`, by new name. `taken`: the old names whose offsets it takes over. `refused`: why it must not run.
 
     `earlier`: all old names that no other definition has or claims, with or without saved offsets: Kafka may have more than a store that
@@ -69,7 +69,7 @@ class Renames:
     earlier: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def find_renames(definitions: Mapping[str, Definition], saved: Collection[str], there: Collection[str]) -> Renames:
+def find_renames(definitions: Mapping[str, Definition], saved: Collection[str], there: Collection[str]) -> ConnectorRenames:
     """Returns what `renamed_from` leads to. `saved` are the names that have offsets or lanes, `there` those that files define.
 
     `there` is more than `definitions` where a file is broken or left out: its offsets stay with it all the same (`check` warns).
@@ -78,7 +78,7 @@ def find_renames(definitions: Mapping[str, Definition], saved: Collection[str], 
     starting from the beginning would send everything again. A claim on a name without saved state (it was taken over before) does not
     count, so that `renamed_from` may stay in a definition for ever.
     """
-    found = Renames()
+    found = ConnectorRenames()
     free = {name: [old for old in one.renamed_from if old in saved and old not in {name, *there}] for name, one in definitions.items()}
     claimants = Counter(old for olds in free.values() for old in olds)
     for name, olds in free.items():
@@ -107,7 +107,7 @@ class Reloader:
         """The effective options."""
         self.paths: Mapping[str, Path] = {}
         """The file of each connector."""
-        self.last: Reload | None = None
+        self.last: ReloadResult | None = None
         self.results: Counter[str] = Counter()
         """Reloads after the first load, by result: `ok` or `problems`."""
         self._started_with = started_with
@@ -117,7 +117,7 @@ class Reloader:
         self._reported: tuple[object, ...] = ()
         self._warned: set[tuple[str, str]] = set()
 
-    def reload(self, loaded: WantedDefinitions | None = None) -> Reload:
+    def reload(self, loaded: WantedDefinitions | None = None) -> ReloadResult:
         """Loads everything, unless `loaded` is given, and runs it: equal definitions go on untouched.
 
         Raises what the offset store raises.
@@ -168,7 +168,7 @@ class Reloader:
             raise DataError(f"{path.name} is a link to a file elsewhere, which is not changed from here", "change it where it lies")
         return path
 
-    def _reload(self, loaded: WantedDefinitions | None) -> Reload:
+    def _reload(self, loaded: WantedDefinitions | None) -> ReloadResult:
         wanted = loaded or self.files.load()
         moves = self._moves(wanted)
         outcome = self._outcome(self._worker.definitions(), wanted, moves)
@@ -186,10 +186,10 @@ class Reloader:
         self.last = replace(outcome, at=time.time())
         return self.last
 
-    def _moves(self, wanted: WantedDefinitions) -> Renames:
+    def _moves(self, wanted: WantedDefinitions) -> ConnectorRenames:
         """Returns which definition takes over whose offsets. A refused one is removed from `wanted`, or keeps running as it is."""
         if not any(definition.renamed_from for definition in wanted.definitions.values()):
-            return Renames()
+            return ConnectorRenames()
         running = self._worker.definitions()
         leaving = running.keys() - wanted.definitions.keys()  # these may save their first offsets only when they end
         there = wanted.definitions.keys() | wanted.left_out | wanted.kept.keys()
@@ -210,11 +210,11 @@ class Reloader:
                 _log.warning("definition may not do what is meant", file=one.path, line=one.line, why=one.text, hint=one.hint)
             self._warned.add((one.path, one.text))
 
-    def _outcome(self, before: Mapping[str, Definition], wanted: WantedDefinitions, moves: Renames) -> Reload:
+    def _outcome(self, before: Mapping[str, Definition], wanted: WantedDefinitions, moves: ConnectorRenames) -> ReloadResult:
         after = wanted.definitions
         options = differences(self._started_with, wanted.options)
         both = sorted(after.keys() & before.keys())
-        return Reload(
+        return ReloadResult(
             added=tuple(sorted(after.keys() - before.keys())),
             changed={name: differences(before[name], after[name]) for name in both if before[name] != after[name]},
             removed=tuple(sorted(before.keys() - after.keys())),
@@ -224,7 +224,7 @@ class Reloader:
             problems=wanted.problems,
         )
 
-    def _tell(self, line: str, outcome: Reload) -> None:
+    def _tell(self, line: str, outcome: ReloadResult) -> None:
         """Logs a line of the diff. Lines about broken files or a needed restart are logged when they have changed."""
         log = _log.bind(connector=line[2:].partition(" ")[0].rstrip(":"))
         if not line.startswith("!"):

@@ -19,7 +19,7 @@ from copycat_agent import logs
 from copycat_agent.api import RefusedRequestError, is_name
 from copycat_agent.api.rate_history import LOOKS, SPAN_SECONDS, RateHistory
 from copycat_agent.api.words import TROUBLED_FILES
-from copycat_agent.control import Control, Reload
+from copycat_agent.control import Control, ReloadResult
 from copycat_agent.definitions import origins
 from copycat_agent.errors import CopycatError, UnknownConnectorError
 from copycat_agent.model import Loss, LossReason, LossTotal, Sample, SourcePartition
@@ -78,7 +78,7 @@ def absolute(path: str) -> str:
     return os.path.abspath(path) if path else ""  # noqa: PTH100 - links stay as they are
 
 
-def _reload(done: Reload) -> dict[str, Any]:
+def _reload(done: ReloadResult) -> dict[str, Any]:
     """Returns the outcome of a reload; `lines` is the diff for people."""
     return asdict(done) | {"clean": done.clean, "lines": done.lines()}
 

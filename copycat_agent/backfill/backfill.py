@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, Self, cast
 
 from copycat_agent import logs
-from copycat_agent.agent.reloading import Renames, find_renames
+from copycat_agent.agent.reloading import ConnectorRenames, find_renames
 from copycat_agent.backfill.summary import RunPart, Summary, summarise
 from copycat_agent.definitions import load_directory
 from copycat_agent.delivery.exactly_once.attempts import KafkaAccess, MakeKafkaAccess, kafka_access
@@ -192,7 +192,7 @@ MOST_TASKS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BackfillJob:
     """The work of a run. `make_source` None: what the definition matches, else see `given.maker`. `rate`: bytes per second, 0 for no limit.
 
     `home` is the directory of the store: the agent's state directory, or a run's own. `directory` holds the agent's definitions, which
@@ -210,7 +210,7 @@ class Job:
 class Backfill:
     """Runs a job. Use as a context manager, in which the store is locked. The work is done in threads; all methods return soon."""
 
-    def __init__(self, job: Job, agent: AgentOptions, choose: Choose = on_this_host) -> None:
+    def __init__(self, job: BackfillJob, agent: AgentOptions, choose: Choose = on_this_host) -> None:
         """Locks the store and begins to start the executor. Raises FatalError when another process has the lock, or the start fails."""
         self.job = job
         self.failure: FatalError | None = None
@@ -285,11 +285,11 @@ class Backfill:
         self.failure = error
 
 
-def _renames(job: Job, agent: AgentOptions, store: OffsetStore) -> Renames:
+def _renames(job: BackfillJob, agent: AgentOptions, store: OffsetStore) -> ConnectorRenames:
     """Returns whose offsets the definition takes over, as if an agent began to run its directory. Raises FatalError if none may."""
     name, one = job.definition.name, job.definition
     if job.directory is None or not one.renamed_from:
-        return Renames()
+        return ConnectorRenames()
     loaded = load_directory(job.directory, agent)
     there = {file.name for file in loaded.files if file.name}
     found = find_renames({**loaded.definitions, name: one}, {*store.connectors(), *store.connectors_with_lanes()}, there)
@@ -298,7 +298,7 @@ def _renames(job: Job, agent: AgentOptions, store: OffsetStore) -> Renames:
     return found
 
 
-def effective(job: Job, tasks: int) -> Definition:
+def effective(job: BackfillJob, tasks: int) -> Definition:
     """Returns the definition for one run: with all cores, no pauses, and the run's own limits."""
     definition = job.definition
     delivery = definition.delivery.model_copy(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from copycat_agent import logs
 from copycat_agent.backfill.delivered import EarlierDeliveries, EarlierDelivery
-from copycat_agent.backfill.given_file import GivenFile
+from copycat_agent.backfill.given_file import BackfillFile
 from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError
 from copycat_agent.formats import Chunk, Parsed
@@ -104,7 +104,7 @@ def _given(definition: Definition, paths: Sequence[str], delivered: EarlierDeliv
     whole = hasattr(form, "counts_records")
     usual, met = SizeSample(), set[str]()
     for number, path in enumerate(paths):
-        file = GivenFile(path, definition.source)
+        file = BackfillFile(path, definition.source)
         if file.key in met:
             continue
         met.add(file.key)
@@ -124,7 +124,7 @@ def _given(definition: Definition, paths: Sequence[str], delivered: EarlierDeliv
         yield _entry(file, "send", why, usual)
 
 
-def _former(file: GivenFile, delivered: EarlierDeliveries | None, *, whole: bool) -> tuple[EarlierDelivery | None, str]:
+def _former(file: BackfillFile, delivered: EarlierDeliveries | None, *, whole: bool) -> tuple[EarlierDelivery | None, str]:
     """Returns what of a file was delivered, and a remark about one that is sent."""
     former = file.former(delivered, whole=whole) if delivered else None
     if former is not None:
@@ -138,7 +138,7 @@ def _former(file: GivenFile, delivered: EarlierDeliveries | None, *, whole: bool
     return found, f"from unpacked byte {found.offset.position}: what is before was {found.words}"
 
 
-def _unpacked_former(file: GivenFile) -> tuple[EarlierDelivery | None, bool]:
+def _unpacked_former(file: BackfillFile) -> tuple[EarlierDelivery | None, bool]:
     """Unpack to see; whether that could be done within reason."""
     from_here = [former for former in file.formers if former.offset.position <= CHECKED_BYTES]
     with file.reading() as read:
@@ -150,12 +150,12 @@ def _unpacked_former(file: GivenFile) -> tuple[EarlierDelivery | None, bool]:
     return held, len(from_here) == len(file.formers)
 
 
-def _ends_at(file: GivenFile, position: int) -> bool:
+def _ends_at(file: BackfillFile, position: int) -> bool:
     with file.reading() as read:
         return not unpacker_of(file.offset.compression, file.end).read(read, position, 1)
 
 
-def _entry(file: GivenFile, action: str, why: str, sample: SizeSample) -> dict[str, Any]:
+def _entry(file: BackfillFile, action: str, why: str, sample: SizeSample) -> dict[str, Any]:
     is_packed = bool(file.offset.compression)
     unpacked = round(file.end * sample.ratio) if is_packed else file.end
     left = max(0, unpacked - file.offset.position) if action == "send" else 0
@@ -189,7 +189,7 @@ def _partition(view: FileView) -> dict[str, Any]:
     }
 
 
-def _sample(definition: Definition, file: GivenFile, usual: SizeSample) -> SizeSample:
+def _sample(definition: Definition, file: BackfillFile, usual: SizeSample) -> SizeSample:
     """Returns an estimate from the beginning of a file, read as a task would."""
     if not file.end:
         return usual
@@ -208,7 +208,7 @@ def _sample(definition: Definition, file: GivenFile, usual: SizeSample) -> SizeS
         return SizeSample(ratio, usual.records_per_byte)
 
 
-def _ratio(file: GivenFile) -> float:
+def _ratio(file: BackfillFile) -> float:
     """Returns the unpacked bytes per compressed byte at the beginning of a file."""
     with file.reading() as read:
         unpacker = unpacker_of(file.offset.compression, file.end)
@@ -241,7 +241,7 @@ def _matched(definition: Definition, saved: Mapping[SourcePartition, SavedRow]) 
         if view.cursor:
             yield _partition(view)
             continue
-        file = GivenFile(view.path, definition.source)
+        file = BackfillFile(view.path, definition.source)
         file.offset = replace(file.offset, position=view.position, compression=view.compression or file.offset.compression)
         if view.state == "failing" or file.why:
             yield _entry(file, "fail", view.why or file.why, SizeSample(1.0, 0.0))

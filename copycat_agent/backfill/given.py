@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from copycat_agent.backfill.delivered import EarlierDeliveries
-from copycat_agent.backfill.given_file import GivenFile
+from copycat_agent.backfill.given_file import BackfillFile
 from copycat_agent.errors import BlockedError, CopycatError, FileError
 from copycat_agent.logs import Log
 from copycat_agent.model import Account, SourceOffset, SourcePartition, SplitResult
@@ -36,13 +36,13 @@ BLOCKED_SECONDS = (5.0, 5.0)
 def maker(kind: SourceKind, paths: Sequence[str], delivered: EarlierDeliveries | None) -> Callable[..., Source]:
     """Returns a replacement of `kind.make` for exactly these files (absolute). `delivered` None: what was sent before is sent again."""
 
-    def make(connector: str, options: SourceOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> _GivenFiles:
-        return _GivenFiles(connector, kind, options, delivery, offsets, log, paths=paths, delivered=delivered)
+    def make(connector: str, options: SourceOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> _PathSource:
+        return _PathSource(connector, kind, options, delivery, offsets, log, paths=paths, delivered=delivered)
 
     return make
 
 
-class _GivenFiles:
+class _PathSource:
     """A `sources.base.Source`."""
 
     directories: Collection[str] = ()
@@ -72,9 +72,9 @@ class _GivenFiles:
         self._is_whole = hasattr(form, "counts_records")  # a format of whole files: what was sent is recognised by all of its content
         self._offsets = dict(offsets)
         self._unsaved = UnsavedChanges()
-        self._files: dict[SourcePartition, GivenFile] = {}
-        self._waiting: dict[SourcePartition, GivenFile] = {}
-        self._planner = Planner[GivenFile](delivery.max_batch_bytes)
+        self._files: dict[SourcePartition, BackfillFile] = {}
+        self._waiting: dict[SourcePartition, BackfillFile] = {}
+        self._planner = Planner[BackfillFile](delivery.max_batch_bytes)
         self._paths = tuple(paths)
         self._is_met = False
 
@@ -90,7 +90,7 @@ class _GivenFiles:
         return changes
 
     def _meet(self, path: str, changes: Changes) -> None:
-        file = GivenFile(path, self._options)
+        file = BackfillFile(path, self._options)
         file.partition, offset = self._known(file)
         if file.partition in self._files:
             return  # another name of the same file
@@ -107,7 +107,7 @@ class _GivenFiles:
         if not file.is_over:
             self._waiting[file.partition] = file
 
-    def _known(self, file: GivenFile) -> tuple[SourcePartition, Any]:
+    def _known(self, file: BackfillFile) -> tuple[SourcePartition, Any]:
         """Returns its partition, and its offset if an earlier part of this run met it, here or under another name in its directory."""
         partition = SourcePartition(self._connector, file.key)
         if not self._offsets or partition in self._offsets:
@@ -120,7 +120,7 @@ class _GivenFiles:
             file.why = "the file that was being read here is gone or was replaced; give it as a PATH of another run"
         return partition, None if file.why else offset
 
-    def _begin(self, file: GivenFile, changes: Changes) -> None:
+    def _begin(self, file: BackfillFile, changes: Changes) -> None:
         """Sets where to begin, by what Kafka has already."""
         file.formers = ()
         if self._delivered is None:
@@ -143,7 +143,7 @@ class _GivenFiles:
         """Orders the files of one log, so that they are read one after the other, the oldest first, where order is guaranteed."""
         if self._is_whole or self._delivery.ordering != "file":
             return
-        lines: dict[tuple[str, str], list[GivenFile]] = {}
+        lines: dict[tuple[str, str], list[BackfillFile]] = {}
         for file in self._waiting.values():
             lines.setdefault(log_of(file.path), []).append(file)
         for line in lines.values():
@@ -164,7 +164,7 @@ class _GivenFiles:
         splits = tuple(file.split(counts_records=self._counts_records) for file in chosen)
         return Plan(splits, self._delivery.max_batch_time)
 
-    def _follower(self, file: GivenFile) -> GivenFile | None:
+    def _follower(self, file: BackfillFile) -> BackfillFile | None:
         """Returns the next file of its log that can be read after it, None without one."""
         younger = file.before
         return younger if younger is not None and not younger.is_over and self._planner.may_follow(younger) else None
@@ -182,7 +182,7 @@ class _GivenFiles:
             file.packed_position = max(file.packed_position, result.packed_position)
         return self._unsaved.add(changes)
 
-    def _judge(self, file: GivenFile, result: SplitResult, offset: SourceOffset, changes: Changes) -> SourceOffset:
+    def _judge(self, file: BackfillFile, result: SplitResult, offset: SourceOffset, changes: Changes) -> SourceOffset:
         """Handles a file's result, and leaves it out where it has to be. Returns the offset to save."""
         why = result.damage
         if result.damage:
@@ -201,25 +201,25 @@ class _GivenFiles:
             self._held_up(file, result.error, changes)
         return replace(offset, done=True, trouble=why) if why else offset
 
-    def _held_up(self, file: GivenFile, error: CopycatError, changes: Changes) -> None:
+    def _held_up(self, file: BackfillFile, error: CopycatError, changes: Changes) -> None:
         if isinstance(error, FileError):
             self._failed(file, error, changes)
         elif isinstance(error, BlockedError):
             file.backoff = file.backoff.after_block(time.monotonic(), BLOCKED_SECONDS)
 
-    def _note_origin(self, file: GivenFile, result: SplitResult, changes: Changes) -> None:
+    def _note_origin(self, file: BackfillFile, result: SplitResult, changes: Changes) -> None:
         """Notes what a task has found of a compressed file that was delivered before."""
         former = file.formers[result.origin]
         is_all = result.at_end and not result.counts.read and result.error is None and not result.damage
         why = former.words if is_all else f"begun at unpacked byte {former.offset.position}: what is before was {former.words}"
         changes.accounts[file.partition] = Account(path=file.path, state="skipped" if is_all else "", why=why)
 
-    def _damaged(self, file: GivenFile, result: SplitResult, changes: Changes) -> None:
+    def _damaged(self, file: BackfillFile, result: SplitResult, changes: Changes) -> None:
         if loss := damage_loss(result, counts_records=self._counts_records):
             changes.losses.append(loss)
         self._leave_out(file, result.damage, changes, result.offset.position)
 
-    def _failed(self, file: GivenFile, error: FileError, changes: Changes) -> None:
+    def _failed(self, file: BackfillFile, error: FileError, changes: Changes) -> None:
         """Retries a file that could not be read later, or leaves it out of this run."""
         file.backoff = file.backoff.after_error(time.monotonic())
         if file.backoff.errors >= HOPELESS_ERRORS:
@@ -227,7 +227,7 @@ class _GivenFiles:
             return
         self._log.warning("file cannot be read, the others go on", path=file.path, why=error.message)
 
-    def _leave_out(self, file: GivenFile, why: str, changes: Changes, read: int) -> None:
+    def _leave_out(self, file: BackfillFile, why: str, changes: Changes, read: int) -> None:
         """Ends the work on a file. `read`: the position up to which its records were sent before."""
         words = "the rest of a file is left out of this run, what comes before it was sent" if read else "file is left out of this run"
         self._log.error(words, path=file.path, why=why)

@@ -25,7 +25,7 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 """Links are followed, since the file was given by name. Opening a pipe does not block."""
 
 
-class GivenFile:
+class BackfillFile:
     """One file, open while a split of it is under way. `state`: failed files are left out, with the reason in `why`.
 
     `after` is the older file of its log, which is read first; `before` the younger one.
@@ -38,8 +38,8 @@ class GivenFile:
         self.partition = SourcePartition("", "")
         self.state: Literal["", "failed"] = ""
         self.why = ""
-        self.after: GivenFile | None = None
-        self.before: GivenFile | None = None
+        self.after: BackfillFile | None = None
+        self.before: BackfillFile | None = None
         self.formers: tuple[EarlierDelivery, ...] = ()
         self.packed_position = 0
         self.backoff = READY

@@ -28,7 +28,7 @@ from copycat_agent.errors import FileError
 from copycat_agent.sources.files import clock
 
 if TYPE_CHECKING:
-    from copycat_agent.batch.progress import Progress
+    from copycat_agent.batch.progress import SplitProgress
     from copycat_agent.batch.run import BatchRun
     from copycat_agent.model import Results, Split
 
@@ -63,7 +63,7 @@ _OVERFLOW = -1
 
 _free = threading.BoundedSemaphore(INSTANCES_MAX)
 
-Grown = tuple["Progress", int, int]
+Grown = tuple["SplitProgress", int, int]
 """A file that has grown, its size, and a time at which it was so large, by its file system's clock."""
 
 
@@ -76,23 +76,23 @@ class BatchChannel:
         self._is_set = False
         self._joining: deque[tuple[Split, ...]] = deque()
         self._lock = threading.Lock()
-        self._ring: Callable[[], None] | None = None
+        self._notify: Callable[[], None] | None = None
 
     @contextmanager
-    def waking(self, ring: Callable[[], None]) -> Iterator[None]:
-        """Within this context `set` and `join` call `ring`, from any thread, to end the wait of the batch's thread."""
+    def waking(self, notify: Callable[[], None]) -> Iterator[None]:
+        """Within this context `set` and `join` call `notify`, from any thread, to end the wait of the batch's thread."""
         with self._lock:
-            self._ring = ring
+            self._notify = notify
         try:
             yield
         finally:
             with self._lock:
-                self._ring = None
+                self._notify = None
 
     def _wake(self) -> None:
         with self._lock:
-            if self._ring is not None:
-                self._ring()
+            if self._notify is not None:
+                self._notify()
 
     def set(self) -> None:
         """Tells the batch to settle and end."""
@@ -119,7 +119,9 @@ class BatchChannel:
 class FollowingBatch:
     """Keeps one batch at the ends of its files. `results` returns the present results of some of its splits."""
 
-    def __init__(self, run: BatchRun, seconds: float, stopping: BatchChannel, results: Callable[[Sequence[Progress]], Results]) -> None:
+    def __init__(
+        self, run: BatchRun, seconds: float, stopping: BatchChannel, results: Callable[[Sequence[SplitProgress]], Results]
+    ) -> None:
         """Called when the batch begins. It ends `seconds` after data was last added to any file, or to one that ends within a record."""
         self._run = run
         self._seconds = seconds
@@ -127,7 +129,7 @@ class FollowingBatch:
         self._results = results
         self._begun = time.monotonic()
         self._added_at = self._look_all_at = self._found_at = self._woken_at = self._reported_at = 0.0
-        self._open_since: dict[Progress, float] = {}  # those that end within a record, and when they were added to last
+        self._open_since: dict[SplitProgress, float] = {}  # those that end within a record, and when they were added to last
         self._unreported = dict.fromkeys(run.progresses)  # those of which there may be something to report
 
     def stay(self) -> None:
@@ -137,11 +139,11 @@ class FollowingBatch:
         """
         if not all(map(_may_stay, self._run.progresses)):
             return
-        growth: GrowthReporter[Progress] = GrowthReporter()
-        with growth, self._stopping.waking(growth.ring):
+        growth: GrowthReporter[SplitProgress] = GrowthReporter()
+        with growth, self._stopping.waking(growth.notify):
             self._follow(growth)
 
-    def _follow(self, growth: GrowthReporter[Progress]) -> None:
+    def _follow(self, growth: GrowthReporter[SplitProgress]) -> None:
         new = list(self._run.progresses)
         self._added(new)
         self._report()  # what it was made for
@@ -162,14 +164,14 @@ class FollowingBatch:
                 self._report()
             self._rest(growth, has_grown=bool(grown))
 
-    def _rest(self, growth: GrowthReporter[Progress], *, has_grown: bool) -> None:
+    def _rest(self, growth: GrowthReporter[SplitProgress], *, has_grown: bool) -> None:
         """Waits until the next look."""
-        seconds = LOOK_SECONDS + (FILE_SECONDS if growth.is_told else UNTOLD_FILE_SECONDS) * len(self._run.progresses)
+        seconds = LOOK_SECONDS + (FILE_SECONDS if growth.is_notified else UNTOLD_FILE_SECONDS) * len(self._run.progresses)
         now = time.monotonic()
         is_close = has_grown and now - self._found_at < CLOSE * seconds
         if has_grown:
             self._found_at = now
-        if is_close or not growth.is_told:
+        if is_close or not growth.is_notified:
             time.sleep(seconds)
         elif growth.wait(max(0.0, min(now + UNTOLD_SECONDS, self._quiet_at(), self._report_at()) - now)):
             time.sleep(max(0.0, self._woken_at + seconds - time.monotonic()))  # also after a write that did not extend a file
@@ -185,7 +187,7 @@ class FollowingBatch:
         unreported = sum(one.settled_position - one.split.offset.position for one in self._unreported)
         return unreported <= self._run.max_bytes // BYTES_SHARE
 
-    def _added(self, some: Iterable[Progress]) -> None:
+    def _added(self, some: Iterable[SplitProgress]) -> None:
         """Called when data was added to these files and is settled."""
         self._added_at = now = time.monotonic()
         for one in some:
@@ -203,7 +205,7 @@ class FollowingBatch:
         since = min(self._open_since.values(), default=self._added_at)
         return min(since + self._seconds, self._begun + STAY_SECONDS)
 
-    def _look(self, written: list[Progress] | None, new: list[Progress]) -> list[Grown] | None:
+    def _look(self, written: list[SplitProgress] | None, new: list[SplitProgress]) -> list[Grown] | None:
         """Returns the files that have grown; None when one was replaced or cut, for the driver. `written`: from `GrowthReporter.take`."""
         begun = time.monotonic()
         if written is not None and begun < self._look_all_at:
@@ -226,7 +228,7 @@ class FollowingBatch:
                 one.reported()
 
 
-def _grown(some: Iterable[Progress]) -> list[Grown] | None:
+def _grown(some: Iterable[SplitProgress]) -> list[Grown] | None:
     """Returns the files that have grown; None when one was replaced, cut, or cannot be read."""
     grown = []
     for one in some:
@@ -242,22 +244,22 @@ def _grown(some: Iterable[Progress]) -> list[Grown] | None:
     return grown
 
 
-def _may_stay(one: Progress) -> bool:
+def _may_stay(one: SplitProgress) -> bool:
     """Returns whether all of the file is read, without an error, and it is still the same."""
     return one.stream is not None and one.at_end and not (one.changed or one.error or one.damage)
 
 
 class GrowthReporter(Generic[T]):
-    """Reports which of some open files are written to. Used from one thread, `ring` from any."""
+    """Reports which of some open files are written to. Used from one thread, `notify` from any."""
 
     def __init__(self) -> None:
         """If a file cannot be watched, there are no events, and `wait` only lets the time pass."""
         self._files: dict[int, T] = {}  # by watch descriptor
         self._queue = -1
         self._poll = select.poll()
-        self._bell = _new_bell()
-        if self._bell >= 0:
-            self._poll.register(self._bell, select.POLLIN)
+        self._eventfd = _new_eventfd()
+        if self._eventfd >= 0:
+            self._poll.register(self._eventfd, select.POLLIN)
         if _free.acquire(blocking=False):
             self._queue = new_queue()
             if self._queue < 0:
@@ -266,13 +268,13 @@ class GrowthReporter(Generic[T]):
                 self._poll.register(self._queue, select.POLLIN)
 
     @property
-    def is_told(self) -> bool:
+    def is_notified(self) -> bool:
         """Returns whether `wait` returns as soon as something is written."""
         return self._queue >= 0
 
     def add(self, fd: int, file: T) -> None:
         """Watches `file`, open as `fd`, from now on. The caller has to look for what was written before."""
-        if self.is_told:
+        if self.is_notified:
             watch = watch_of(self._queue, fd)
             if watch < 0:
                 self._close_queue()
@@ -281,7 +283,7 @@ class GrowthReporter(Generic[T]):
 
     def take(self) -> list[T] | None:
         """Returns the files written to since the last call; None when any of them may have been."""
-        if not self.is_told:
+        if not self.is_notified:
             return None
         try:
             events = os.read(self._queue, _QUEUE_BYTES)
@@ -291,34 +293,34 @@ class GrowthReporter(Generic[T]):
         return None if _OVERFLOW in watches else [self._files[watch] for watch in watches]
 
     def wait(self, seconds: float) -> bool:
-        """Waits for a write since the last `take`, for `ring`, or for `seconds`. Returns whether there was a write."""
+        """Waits for a write since the last `take`, for `notify`, or for `seconds`. Returns whether there was a write."""
         ready = {fd for fd, _ in self._poll.poll(seconds * 1000)}
-        if self._bell in ready:
-            os.eventfd_read(self._bell)
+        if self._eventfd in ready:
+            os.eventfd_read(self._eventfd)
         return self._queue in ready
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Ends a wait, or the next one. Called from any thread. Has no effect if no descriptor was available."""
-        if self._bell >= 0:
-            os.eventfd_write(self._bell, 1)
+        if self._eventfd >= 0:
+            os.eventfd_write(self._eventfd, 1)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._close_queue()
-        if self._bell >= 0:
-            os.close(self._bell)
+        if self._eventfd >= 0:
+            os.close(self._eventfd)
 
     def _close_queue(self) -> None:
-        if self.is_told:
+        if self.is_notified:
             self._poll.unregister(self._queue)
             os.close(self._queue)
             self._queue = -1
             _free.release()
 
 
-def _new_bell() -> int:
+def _new_eventfd() -> int:
     """Returns a descriptor that any thread can make readable, -1 if none is available."""
     try:
         return os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)

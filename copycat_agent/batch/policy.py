@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import Literal, NamedTuple
 
-from copycat_agent.batch.progress import Progress
+from copycat_agent.batch.progress import SplitProgress
 from copycat_agent.encoding.bulk import StepTrouble
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder, StageError
 from copycat_agent.encoding.layout import Headers
@@ -92,7 +92,7 @@ class ErrorPolicy:
         self._limit = self._too_long.partition(" is ")[2]
 
     def outcomes(
-        self, progress: Progress, encoder: SplitEncoder, drafts: Iterable[Draft], until: float
+        self, progress: SplitProgress, encoder: SplitEncoder, drafts: Iterable[Draft], until: float
     ) -> tuple[list[RecordOutcome], StopAt | None]:
         """Returns the outcomes of a chunk's records, up to one that stops the connector (with its StopAt), or until after `until`."""
         outcomes: list[RecordOutcome] = []
@@ -105,7 +105,7 @@ class ErrorPolicy:
                 break
         return outcomes, None
 
-    def of_frame(self, progress: Progress, encoder: SplitEncoder, frame: RecordPart | LongLine) -> RecordOutcome:
+    def of_frame(self, progress: SplitProgress, encoder: SplitEncoder, frame: RecordPart | LongLine) -> RecordOutcome:
         """Returns the outcome of a frame that is one record, or a part of one. Raises StopAt."""
         if isinstance(frame, LongLine):
             return self._of_long_line(progress, encoder, frame)
@@ -113,13 +113,13 @@ class ErrorPolicy:
         headers = part_headers(frame.number, part.record, is_last=frame.is_last)
         return self._outcome(progress, RecordOutcome(part.draft, part=headers), partial(encoder.encode_part, part, headers))
 
-    def part_of_record(self, progress: Progress, part: RecordPart) -> PartOfRecord:
+    def part_of_record(self, progress: SplitProgress, part: RecordPart) -> PartOfRecord:
         """Returns a part as an encoder takes it."""
         draft = Draft(part.value, part.start, part.end, progress.sent_records + 1)
         draft.partial = part.partial
         return PartOfRecord(draft, part.number, part.first, lambda: _first_part(progress, part), record_of(progress.split, part.first[0]))
 
-    def pass_frame(self, progress: Progress, frame: LongLine | RecordPart | SkippedRest | Gap) -> None:
+    def pass_frame(self, progress: SplitProgress, frame: LongLine | RecordPart | SkippedRest | Gap) -> None:
         """Advances past a frame that is no chunk. Called when its messages, if any, are in flight."""
         size_bytes = frame.end - frame.start
         if isinstance(frame, LongLine):
@@ -139,7 +139,7 @@ class ErrorPolicy:
                 progress.lose(frame.start, frame.end, "hole", 0, _HOLE_WORDS)
             progress.advance(frame.end, 0, frame.tail, size_bytes)
 
-    def _of_long_line(self, progress: Progress, encoder: SplitEncoder, frame: LongLine) -> RecordOutcome:
+    def _of_long_line(self, progress: SplitProgress, encoder: SplitEncoder, frame: LongLine) -> RecordOutcome:
         outcome = RecordOutcome(long_line(progress, frame), head_bytes=len(frame.head))
         if self._drops_long_lines:
             return outcome
@@ -147,7 +147,7 @@ class ErrorPolicy:
             return self._outcome(progress, outcome, partial(encoder.encode, outcome.draft, _TRUNCATED))
         return self.bad(progress, outcome, "frame", DataError(self._too_long, "raise the limit, or set on_too_long"))
 
-    def _outcome(self, progress: Progress, outcome: RecordOutcome, encode: Callable[[], tuple[Message, ...]]) -> RecordOutcome:
+    def _outcome(self, progress: SplitProgress, outcome: RecordOutcome, encode: Callable[[], tuple[Message, ...]]) -> RecordOutcome:
         """Returns the outcome with the messages that `encode` returns for its record. Raises StopAt, FileError."""
         draft = outcome.draft
         try:
@@ -162,7 +162,7 @@ class ErrorPolicy:
             self.step_failed(progress, StepTrouble(draft.start, draft.end, draft.number, draft.trouble, bool(messages), 1))
         return outcome._replace(counts_as="acknowledged", messages=messages) if messages else outcome
 
-    def stop_at(self, progress: Progress, draft: Draft, error: CopycatError) -> StopAt:
+    def stop_at(self, progress: SplitProgress, draft: Draft, error: CopycatError) -> StopAt:
         """Returns the StopAt before a record for an outside error, or a step's own fault, which gets the record's place in its message."""
         if isinstance(error, StepFaultError):
             place = f"record {draft.start + 1}" if self._by_record else f"bytes {draft.start} to {draft.end}"
@@ -170,12 +170,12 @@ class ErrorPolicy:
             error = FatalError(f"{where}, stage transform: {error.message}", error.hint)
         return StopAt(draft, error)
 
-    def step_failed(self, progress: Progress, trouble: StepTrouble) -> None:
+    def step_failed(self, progress: SplitProgress, trouble: StepTrouble) -> None:
         """Notes a record that is kept or dropped by the `on_error` of a step that failed."""
         start, end, number, why, kept, _ = trouble
         progress.step_failed(StepFailure(progress.split.path, start, end, why, number, kept, self._by_record))
 
-    def bad(self, progress: Progress, outcome: RecordOutcome, stage: str, error: DataError) -> RecordOutcome:
+    def bad(self, progress: SplitProgress, outcome: RecordOutcome, stage: str, error: DataError) -> RecordOutcome:
         """Returns the outcome of a bad record. Raises StopAt when the connector, or the step that failed, tolerates none."""
         draft, definition = outcome.draft, self._definition
         policy = error.policy if isinstance(error, StepError) else ""
@@ -206,13 +206,13 @@ class ErrorPolicy:
             return record.bytes, f"cut: the first {len(record.bytes)} bytes, {self._too_long}".encode()
         return record.bytes, RENDERED if is_rendered else None
 
-    def _where(self, progress: Progress, draft: Draft) -> str:
+    def _where(self, progress: SplitProgress, draft: Draft) -> str:
         if named := _in_kafka(progress, draft)[0]:
             return named
         place = f"record {draft.number}" if self._by_record else f"bytes {draft.start} to {draft.end}"
         return f"{progress.split.path!r}, {place}"
 
-    def smaller(self, progress: Progress, outcome: RecordOutcome, reason: DataError) -> RecordOutcome:
+    def smaller(self, progress: SplitProgress, outcome: RecordOutcome, reason: DataError) -> RecordOutcome:
         """Returns the outcome of a refused dead letter with its raw bytes cut, then without any. Raises StopAt if it had none."""
         (letter,) = outcome.messages
         topic, value = letter[:2]
@@ -225,7 +225,7 @@ class ErrorPolicy:
             said, kept = b"cut: the first %d bytes, more are refused by the topic" % RAW_BYTES_CUT, value[:RAW_BYTES_CUT]
         return outcome._replace(messages=(with_raw(letter, kept, said),))
 
-    def count(self, progress: Progress, outcomes: list[RecordOutcome]) -> None:
+    def count(self, progress: SplitProgress, outcomes: list[RecordOutcome]) -> None:
         """Counts records in flight, for when they are settled, and what is lost with them."""
         numbers = Counter(outcome.counts_as for outcome in outcomes)
         kept = sum(bool(outcome.draft.trouble) for outcome in outcomes if outcome.counts_as == "acknowledged")
@@ -234,7 +234,7 @@ class ErrorPolicy:
             for outcome in outcomes:
                 self._lose_what_is_not_sent(progress, outcome)
 
-    def _lose_what_is_not_sent(self, progress: Progress, outcome: RecordOutcome) -> None:
+    def _lose_what_is_not_sent(self, progress: SplitProgress, outcome: RecordOutcome) -> None:
         """Counts the bytes of a bad record that no dead letter carries as lost, without those beyond the limit of a long line."""
         if outcome.counts_as not in {"rejected", "dead_lettered"} or (kept := outcome.kept_bytes) is None:
             return
@@ -249,7 +249,7 @@ class ErrorPolicy:
             progress.lose(draft.start + kept, end, "rejected", 1, why)
 
 
-def _in_kafka(progress: Progress, draft: Draft) -> tuple[str, int]:
+def _in_kafka(progress: SplitProgress, draft: Draft) -> tuple[str, int]:
     """Returns TOPIC/PARTITION@OFFSET and the offset of a record that comes from Kafka; "" and its start for any other."""
     stream = progress.stream
     place = None if stream is None else stream.place()
@@ -258,7 +258,7 @@ def _in_kafka(progress: Progress, draft: Draft) -> tuple[str, int]:
     return f"{place.topic}/{place.partition}@{draft.first}", draft.first
 
 
-def _rejection(progress: Progress, draft: Draft, stage: str, why: str, *, by_record: bool) -> Rejection:
+def _rejection(progress: SplitProgress, draft: Draft, stage: str, why: str, *, by_record: bool) -> Rejection:
     named, offset = _in_kafka(progress, draft)
     if named:
         return Rejection(named, offset, draft.end, stage, why, 0, by_record)
@@ -272,7 +272,7 @@ def policy_of(encoder: Encoder) -> ErrorPolicy:
     return ErrorPolicy(encoder.definition, frames.on_too_long, by_record=getattr(frames, "counts_records", False))
 
 
-def _first_part(progress: Progress, part: RecordPart) -> Draft:
+def _first_part(progress: SplitProgress, part: RecordPart) -> Draft:
     """Reads the first part of the record that `part` belongs to again. Raises FileError."""
     assert progress.stream is not None
     start, end = part.first
@@ -282,7 +282,7 @@ def _first_part(progress: Progress, part: RecordPart) -> Draft:
     return Draft(Text(codec=part.codec).decoded(raw), start, end)
 
 
-def long_line(progress: Progress, frame: LongLine) -> Draft:
+def long_line(progress: SplitProgress, frame: LongLine) -> Draft:
     """Returns the record of an over-long line whose beginning is sent."""
     return Draft(frame.head if frame.value is None else frame.value, frame.start, frame.end, progress.sent_records + 1)
 

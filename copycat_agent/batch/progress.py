@@ -36,7 +36,7 @@ ENTRIES_MAX = 20
 _OTHERS = "; and others"
 
 
-class Losses(list[Loss]):
+class SplitLosses(list[Loss]):
     """The losses of one split, as entries of the loss ledger in the file's order. Bounded in number, exact in sums."""
 
     def add(self, loss: Loss) -> None:
@@ -80,7 +80,7 @@ class RecordTally:
     undated: int = 0
     rejections: list[Rejection] = field(default_factory=list)
     step_failures: list[StepFailure] = field(default_factory=list)
-    losses: Losses = field(default_factory=Losses)
+    losses: SplitLosses = field(default_factory=SplitLosses)
     samples: list[Sample] = field(default_factory=list)
     places: dict[tuple[str, int], OffsetRange] = field(default_factory=dict)
 
@@ -122,14 +122,14 @@ class SplitPoint(NamedTuple):
     tail: bytes | None = b""
 
 
-class Limit(NamedTuple):
+class ReadLimit(NamedTuple):
     """The byte that reading goes up to, and when a batch that stays saw its file reach that size; 0 before."""
 
     end: int
     seen_ns: int = 0
 
 
-class Progress:
+class SplitProgress:
     """One split under way. *Sent* runs ahead of *settled*; only `settle` moves settled up to sent.
 
     `sent` counts the records in flight, `done` those that are settled. `orphans` is the number of messages that were sent and will never
@@ -149,7 +149,7 @@ class Progress:
         self.reach = self._settled_reach = SplitPoint(split.offset.position, split.offset.records, split.offset.skipping, split.offset.cut)
         self.sent, self.done = RecordTally(), RecordTally()
         self.orphans = 0
-        self.limit = Limit(split.end)
+        self.limit = ReadLimit(split.end)
 
     def begin(self, stream: Stream) -> None:
         """Called when its file is open and is the one that was read before. Raises FileError.
@@ -161,12 +161,12 @@ class Progress:
         self._settled = stream.offset
         position, records, skipping, cut = stream.offset.position, stream.offset.records, stream.offset.skipping, stream.offset.cut
         self.reach = self._settled_reach = SplitPoint(position, records, skipping, cut, stream.tail(position))
-        self.limit = Limit(position + self.split.end - self.split.offset.position)
+        self.limit = ReadLimit(position + self.split.end - self.split.offset.position)
         self.at_end = stream.waits
 
     def go_on(self, end: int, seen_ns: int) -> None:
         """Sets the end up to which to read: its file was seen to end at byte `end` at `seen_ns`, by the clock of its file system."""
-        self.limit = Limit(end, seen_ns)
+        self.limit = ReadLimit(end, seen_ns)
         self.at_end = False
 
     def reported(self) -> None:

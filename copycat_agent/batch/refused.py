@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from copycat_agent.batch.policy import ErrorPolicy, RecordOutcome, StopAt
-from copycat_agent.batch.progress import Progress
+from copycat_agent.batch.progress import SplitProgress
 from copycat_agent.batch.sending import LOOK_SECONDS, Sender
 from copycat_agent.encoding.encoder import SplitEncoder
 from copycat_agent.errors import DataError, FileError
@@ -21,7 +21,7 @@ SEARCH_SECONDS = 10.0
 """Time limit of the search; then the batch returns what it has settled, and the next one continues."""
 
 
-class RefusedSearch:
+class RefusedRecordSearch:
     """One search among records that were sent and are not settled."""
 
     def __init__(self, producer: TaskProducer, policy: ErrorPolicy, sender: Sender, stopping: Callable[[], bool], *, whole: bool) -> None:
@@ -38,7 +38,7 @@ class RefusedSearch:
         """Returns whether everything was sent again without a refusal: no single record was the cause."""
         return self._sender.refused == self._refused and time.monotonic() < self._until
 
-    def send(self, progress: Progress, encoder: SplitEncoder, frames: Iterable[Frame], target: int) -> bool:
+    def send(self, progress: SplitProgress, encoder: SplitEncoder, frames: Iterable[Frame], target: int) -> bool:
         """Sends and settles frames of a split up to position `target`. Returns False when the time ends before."""
         for frame in frames:
             is_sent = self._send(progress, encoder, _up_to(frame, target))
@@ -53,7 +53,7 @@ class RefusedSearch:
     def _is_late(self) -> bool:
         return self._stopping() or time.monotonic() > self._until
 
-    def _send(self, progress: Progress, encoder: SplitEncoder, frame: Frame) -> bool:
+    def _send(self, progress: SplitProgress, encoder: SplitEncoder, frame: Frame) -> bool:
         """Sends a frame and waits for its acknowledgements. Returns False when the time ends before; then a part of it is settled."""
         if isinstance(frame, Chunk | Parsed):
             return self._send_chunk(progress, encoder, frame)
@@ -64,7 +64,7 @@ class RefusedSearch:
         self._policy.pass_frame(progress, frame)
         return True
 
-    def _send_chunk(self, progress: Progress, encoder: SplitEncoder, chunk: Chunk | Parsed) -> bool:
+    def _send_chunk(self, progress: SplitProgress, encoder: SplitEncoder, chunk: Chunk | Parsed) -> bool:
         drafts, delivered = chunk.rows(progress.sent_records + 1), 0
         while delivered < len(chunk.values):
             group = islice(drafts, GROUP_RECORDS)
@@ -80,12 +80,12 @@ class RefusedSearch:
         progress.pass_chunk(chunk)
         return True
 
-    def _deliver(self, progress: Progress, outcomes: list[RecordOutcome]) -> tuple[int, StopAt | None]:
+    def _deliver(self, progress: SplitProgress, outcomes: list[RecordOutcome]) -> tuple[int, StopAt | None]:
         """Sends and settles a group; a group with a refused record is sent again, record by record.
 
         Returns the number of settled ones, from the first on, and the StopAt of the next one, when it stops the connector.
         """
-        sent, stop = self._sender.hand_over(progress, outcomes)
+        sent, stop = self._sender.produce(progress, outcomes)
         try:
             self._producer.flush()
         except DataError as refused:
@@ -94,7 +94,7 @@ class RefusedSearch:
         return len(sent), stop
 
     def _deliver_singly(
-        self, progress: Progress, outcomes: list[RecordOutcome], refused: DataError, stop: StopAt | None
+        self, progress: SplitProgress, outcomes: list[RecordOutcome], refused: DataError, stop: StopAt | None
     ) -> tuple[int, StopAt | None]:
         for index, outcome in enumerate(outcomes):
             try:

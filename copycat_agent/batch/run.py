@@ -14,9 +14,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING, cast
 
 from copycat_agent.batch.policy import StopAt, messages_of, policy_of
-from copycat_agent.batch.progress import Progress
-from copycat_agent.batch.refused import RefusedSearch
-from copycat_agent.batch.sending import ChunkSender, Sender, Tap, Watch
+from copycat_agent.batch.progress import SplitProgress
+from copycat_agent.batch.refused import RefusedRecordSearch
+from copycat_agent.batch.sending import ChunkSender, EndCheck, Sender, Tap
 from copycat_agent.display import NOTHING_SECRET
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.errors import BlockedError, DamageError, DataError, FileError, SentInPartError
@@ -112,7 +112,7 @@ class BatchRun:
         rows: FrameRows | None = None,
     ) -> None:
         """`rows`: what Spark has read for the batch's only split, for a source that is read by Spark."""
-        self.progresses = [Progress(split) for split in batch.splits]
+        self.progresses = [SplitProgress(split) for split in batch.splits]
         self._by_partition = {one.split.partition: one for one in self.progresses}
         self._rows = rows
         self._encoder = encoder
@@ -120,11 +120,11 @@ class BatchRun:
         self._stopping = stopping
         self._batch = batch
         self._budget = Budget(batch)
-        self._open: list[Progress] = []
+        self._open: list[SplitProgress] = []
         self._policy = policy_of(encoder)
         self.sender = Sender(producer, self._policy)
         self._tap = Tap(batch.samples, self.progresses, encoder.definition.mask if batch.samples else NOTHING_SECRET)
-        self._chunks = ChunkSender(producer, self._policy, self.sender, self._tap, Watch(self._is_over))
+        self._chunks = ChunkSender(producer, self._policy, self.sender, self._tap, EndCheck(self._is_over))
 
     @property
     def max_bytes(self) -> int:
@@ -151,7 +151,7 @@ class BatchRun:
         for progress in self.progresses:
             progress.close()
 
-    def go_on(self, grown: Sequence[tuple[Progress, int, int]]) -> bool:
+    def go_on(self, grown: Sequence[tuple[SplitProgress, int, int]]) -> bool:
         """Sends and settles what was added to files whose end had been reached; each with its observed end, and the time of that.
 
         Returns whether their ends are reached again. Raises what ends the whole batch.
@@ -165,10 +165,10 @@ class BatchRun:
         self._settle()
         return all(progress.at_end and not progress.changed for progress, _, _ in grown)
 
-    def join(self, splits: Sequence[Split]) -> list[Progress]:
+    def join(self, splits: Sequence[Split]) -> list[SplitProgress]:
         """Reads, sends and settles further splits of a batch that stays. Returns their progress. Raises what ends the whole batch."""
         self._budget = Budget(self._batch)
-        joined = [Progress(split) for split in splits]
+        joined = [SplitProgress(split) for split in splits]
         self.progresses += joined
         self._by_partition.update((one.split.partition, one) for one in joined)
         for progress in joined:
@@ -193,12 +193,12 @@ class BatchRun:
         """Returns whether to send nothing more, called while a frame is sent. No budget ends a split sent as a whole: a part is useless."""
         return self._stopping() if any(one.split.goes_as_one for one in self._open) else self._spent()
 
-    def _one(self, progress: Progress) -> None:
+    def _one(self, progress: SplitProgress) -> None:
         """Sends one split, as far as the budget goes. A file's error affects only this split; a StopAt ends the batch."""
         if not self._comes_too_early(progress):
             self._attempt(progress, self._begin)
 
-    def _begin(self, progress: Progress) -> None:
+    def _begin(self, progress: SplitProgress) -> None:
         stream = progress.stream = self._opened(progress.split)
         self._open.append(progress)
         if stream.is_what_was_read():
@@ -215,11 +215,11 @@ class BatchRun:
             cast("FrameStream", stream).rows = self._rows
         return stream
 
-    def _read_on(self, progress: Progress) -> None:
+    def _read_on(self, progress: SplitProgress) -> None:
         self._open.append(progress)
         self._read(progress)
 
-    def _attempt(self, progress: Progress, read: Callable[[Progress], None]) -> None:
+    def _attempt(self, progress: SplitProgress, read: Callable[[SplitProgress], None]) -> None:
         begun = time.monotonic()
         try:
             read(progress)
@@ -235,17 +235,17 @@ class BatchRun:
                 raise stop.error from None
             self._blocked(progress, stop.error, begun)
 
-    def _comes_too_early(self, progress: Progress) -> bool:
+    def _comes_too_early(self, progress: SplitProgress) -> bool:
         """Returns whether the older generation has data left, which has to go first: the next batch has both."""
         before = self._by_partition.get(progress.split.after) if progress.split.after else None
         return before is not None and not before.at_end
 
-    def _blocked(self, progress: Progress, error: BlockedError, begun: float) -> None:
+    def _blocked(self, progress: SplitProgress, error: BlockedError, begun: float) -> None:
         """Notes that a topic of this file's records is missing or closed. The wait extends the budget: other files' topics may exist."""
         progress.error = error
         self._budget.extend(time.monotonic() - begun)
 
-    def _read(self, progress: Progress) -> None:
+    def _read(self, progress: SplitProgress) -> None:
         encoder = self._bind(progress)
         bounds = None
         try:
@@ -259,7 +259,7 @@ class BatchRun:
         else:
             progress.reach_end()
 
-    def _read_piece(self, progress: Progress, encoder: SplitEncoder, frame: Frame) -> bool:
+    def _read_piece(self, progress: SplitProgress, encoder: SplitEncoder, frame: Frame) -> bool:
         """Sends a frame or a piece of one. Returns False when reading should end here."""
         assert progress.stream is not None
         if not self._producer.may_send(progress.stream, frame.end):
@@ -273,7 +273,7 @@ class BatchRun:
             return False  # it changed, or checking its records, or the search for a refused one, took all the time
         return not self._spent()
 
-    def _bind(self, progress: Progress) -> SplitEncoder:
+    def _bind(self, progress: SplitProgress) -> SplitEncoder:
         """Returns the encoder for what is sent of this split next; its records belong to the split, at any offset in Kafka."""
         known, batch = progress.encoder, self._batch
         if known is not None and batch.follow_seconds and known.window is None and not batch.tracked:
@@ -288,7 +288,7 @@ class BatchRun:
         progress.encoder = self._encoder.bind(progress.split, partitions, run, window=window, origin=stream)
         return progress.encoder
 
-    def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:
+    def _frames(self, progress: SplitProgress, block_bytes: int | None) -> Iterator[Frame]:
         """Yields frames from the sent position on."""
         assert progress.stream is not None
         (end, is_end), split = progress.bounds(), progress.split
@@ -310,7 +310,7 @@ class BatchRun:
         run_bytes = min(self.most_run_bytes or RUN_BYTES, self._producer.run_bytes)
         return len(self._open) >= RUN_FILES or sum(progress.sent.size_bytes for progress in self._open) >= run_bytes
 
-    def _send(self, progress: Progress, encoder: SplitEncoder, frame: Frame) -> int:
+    def _send(self, progress: SplitProgress, encoder: SplitEncoder, frame: Frame) -> int:
         """Sends one frame, or a part of it if the batch has to end. Raises StopAt after everything before a bad record is sent.
 
         Returns the number of messages.
@@ -324,9 +324,9 @@ class BatchRun:
         self._policy.pass_frame(progress, frame)
         return messages
 
-    def _send_one(self, progress: Progress, encoder: SplitEncoder, frame: LongLine | RecordPart) -> int:
+    def _send_one(self, progress: SplitProgress, encoder: SplitEncoder, frame: LongLine | RecordPart) -> int:
         """Sends a frame that is one record. Returns the number of its messages. Raises StopAt."""
-        sent, stop = self.sender.hand_over(progress, [self._policy.of_frame(progress, encoder, frame)])
+        sent, stop = self.sender.produce(progress, [self._policy.of_frame(progress, encoder, frame)])
         if stop:
             raise stop
         self._tap.take(progress, sent)
@@ -349,17 +349,17 @@ class BatchRun:
             if progress not in self._open and not self._batch.follow_seconds:
                 progress.close()
 
-    def _settle_before(self, progress: Progress) -> None:
+    def _settle_before(self, progress: SplitProgress) -> None:
         """Settles what precedes a bad record of this split; nothing if its records have to be settled together."""
         try:
             self._settle()
         except SentInPartError:
             progress.rewind()
 
-    def _settle_one_by_one(self, pending: list[Progress]) -> None:
+    def _settle_one_by_one(self, pending: list[SplitProgress]) -> None:
         """Sends a run again in small groups until the record is found that Kafka refused. Raises FatalError for it."""
         is_whole = any(progress.split.goes_as_one for progress in pending)
-        search = RefusedSearch(self._producer, self._policy, self.sender, self._stopping, whole=is_whole)
+        search = RefusedRecordSearch(self._producer, self._policy, self.sender, self._stopping, whole=is_whole)
         targets = [(progress, progress.sent_position, progress.at_end) for progress in pending]
         for progress in pending:
             progress.rewind()
@@ -379,7 +379,7 @@ class BatchRun:
             self._producer.smaller_batches()
             self._budget.end()
 
-    def _sent_again(self, progress: Progress, target: int, search: RefusedSearch) -> bool:
+    def _sent_again(self, progress: SplitProgress, target: int, search: RefusedRecordSearch) -> bool:
         """Sends and settles this split's part of the run, up to position `target`. Returns False when the time ends before."""
         if progress.sent_position == target:
             return True

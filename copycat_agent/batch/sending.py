@@ -11,9 +11,9 @@ from itertools import islice
 from time import monotonic
 
 from copycat_agent.batch.policy import ErrorPolicy, RecordOutcome, StopAt, messages_of
-from copycat_agent.batch.progress import Progress
-from copycat_agent.display import NOTHING_SECRET, Mask
-from copycat_agent.encoding.bulk import ChunkEncoding, Encoded
+from copycat_agent.batch.progress import SplitProgress
+from copycat_agent.display import NOTHING_SECRET, SecretMask
+from copycat_agent.encoding.bulk import ChunkEncoding, EncodedRecords
 from copycat_agent.encoding.encoder import BulkEncoder, SplitEncoder
 from copycat_agent.encoding.files_layout import shown_value
 from copycat_agent.encoding.layout import SplitLayout
@@ -40,7 +40,7 @@ LOOK_SECONDS = 0.1
 """Interval at which work on records checks whether it has to end. A pattern may take this long on a single record."""
 
 
-class Watch:
+class EndCheck:
     """Decides whether work on records has to end early, at little cost: `ends` is called only once it is later than `until`."""
 
     def __init__(self, is_over: Callable[[], bool]) -> None:
@@ -59,7 +59,7 @@ class Watch:
 class Tap:
     """Takes the first records of a batch as they were sent, up to the number it asked for. They count once they are settled."""
 
-    def __init__(self, wanted: int, progresses: Sequence[Progress], mask: Mask = NOTHING_SECRET) -> None:
+    def __init__(self, wanted: int, progresses: Sequence[SplitProgress], mask: SecretMask = NOTHING_SECRET) -> None:
         self._mask = mask
         self._wanted = wanted
         self._progresses = progresses
@@ -69,7 +69,7 @@ class Tap:
         """Returns whether more records are wanted."""
         return bool(self._wanted) and self._room() > 0
 
-    def take(self, progress: Progress, outcomes: Sequence[RecordOutcome]) -> None:
+    def take(self, progress: SplitProgress, outcomes: Sequence[RecordOutcome]) -> None:
         """Takes samples of records in flight, dead letters included."""
         if self._wanted:
             for outcome in [outcome for outcome in outcomes if outcome.messages][: self._room()]:
@@ -78,7 +78,7 @@ class Tap:
     def _room(self) -> int:
         return max(0, self._wanted - sum(progress.sampled for progress in self._progresses))
 
-    def _sample(self, progress: Progress, draft: Draft, message: Message) -> Sample:
+    def _sample(self, progress: SplitProgress, draft: Draft, message: Message) -> Sample:
         """Returns the sample of a message. Secrets are masked before anything is cut."""
         topic, value, key, _, _, _, timestamp, headers = self._mask.value((message[0], shown_value(message[1]), *message[2:]))
         shown = tuple((name, content[:_SHOWN_BYTES]) for name, content in headers or ())
@@ -109,7 +109,7 @@ class Sender:
         """Returns whether all expected refusals have occurred."""
         return self._expects and not self.refusals
 
-    def hand_over(self, progress: Progress, outcomes: list[RecordOutcome]) -> tuple[list[RecordOutcome], StopAt | None]:
+    def produce(self, progress: SplitProgress, outcomes: list[RecordOutcome]) -> tuple[list[RecordOutcome], StopAt | None]:
         """Sends records; one that the client refuses at once becomes a dead letter or is passed over. Returns the final outcomes."""
         todo, stop = self._with_topics(outcomes)
         done: list[RecordOutcome] = []
@@ -151,7 +151,7 @@ class Sender:
                     known.add(message[0])
         return outcomes, None
 
-    def instead(self, progress: Progress, outcome: RecordOutcome, reason: DataError) -> RecordOutcome:
+    def instead(self, progress: SplitProgress, outcome: RecordOutcome, reason: DataError) -> RecordOutcome:
         """Returns what is sent instead of a record that was refused. Raises StopAt."""
         if isinstance(reason, TimestampError):
             if not _has_timestamp(outcome):
@@ -171,14 +171,14 @@ def _has_timestamp(outcome: RecordOutcome) -> bool:
 class ChunkSender:
     """Sends the chunks of one batch."""
 
-    def __init__(self, producer: TaskProducer, policy: ErrorPolicy, sender: Sender, tap: Tap, watch: Watch) -> None:
+    def __init__(self, producer: TaskProducer, policy: ErrorPolicy, sender: Sender, tap: Tap, watch: EndCheck) -> None:
         self._producer = producer
         self._policy = policy
         self._sender = sender
         self._tap = tap
         self.watch = watch
 
-    def send(self, progress: Progress, encoder: SplitEncoder, chunk: Chunk | Parsed) -> int:
+    def send(self, progress: SplitProgress, encoder: SplitEncoder, chunk: Chunk | Parsed) -> int:
         """Hands over the chunk, or, if the batch has to end, a part of at least one record, to which `progress` is moved.
 
         Returns the number of messages. Raises StopAt when it is handed over up to a bad record.
@@ -199,7 +199,7 @@ class ChunkSender:
         handover.end()
         return handover.messages
 
-    def _send_parts(self, progress: Progress, encoder: SplitEncoder, parts: Iterable[Parsed]) -> int:
+    def _send_parts(self, progress: SplitProgress, encoder: SplitEncoder, parts: Iterable[Parsed]) -> int:
         messages = 0
         for part in parts:
             messages += self.send(progress, encoder, part)
@@ -245,7 +245,7 @@ class ChunkSender:
             else:
                 raise handover.stopped(self._policy.stop_at(handover.progress, encoding.draft(), encoded.error))
 
-    def _hand_over(self, layout: SplitLayout, encoded: Encoded) -> Encoded:
+    def _hand_over(self, layout: SplitLayout, encoded: EncodedRecords) -> EncodedRecords:
         """Sends the messages. Returns the part that was sent, which is `encoded` itself when it is all."""
         try:
             if layout.is_steady:
@@ -259,7 +259,7 @@ class ChunkSender:
         except BlockedError:
             if self._producer.broken:
                 raise
-            return Encoded()  # sending one by one finds the first record that has to wait for its topic
+            return EncodedRecords()  # sending one by one finds the first record that has to wait for its topic
         return encoded
 
     def _send_records(self, handover: _Handover, drafts: Iterable[Draft], *, while_open: bool = False) -> None:
@@ -273,7 +273,7 @@ class ChunkSender:
         progress = handover.progress
         outcomes, stop = self._policy.outcomes(progress, handover.encoder, drafts, self.watch.until)
         assert outcomes or stop, "records are as many as values"
-        sent, earlier = self._sender.hand_over(progress, outcomes)
+        sent, earlier = self._sender.produce(progress, outcomes)
         self._policy.count(progress, sent)
         self._tap.take(progress, sent)
         handover.goes(len(sent), messages_of(sent))
@@ -291,7 +291,7 @@ class ChunkSender:
 class _Handover:
     """How far a chunk is handed over: `begun` of its records, with `messages`. `last`: the record it ends with for now."""
 
-    progress: Progress
+    progress: SplitProgress
     encoder: SplitEncoder
     chunk: Chunk | Parsed
     begun: int = 0

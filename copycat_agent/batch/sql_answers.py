@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from copycat_agent.batch.progress import Progress
+from copycat_agent.batch.progress import SplitProgress
 from copycat_agent.batch.sql_table import FAILED, RECORD, Table
 from copycat_agent.encoding.encoder import StageError
 from copycat_agent.errors import CopycatError, DataError
@@ -76,7 +76,7 @@ class QuerySender:
         """Waits for the query's results; no more rows are sent."""
         self.results = QueryResults(self.query.results())
 
-    def asked(self, progress: Progress) -> QueriedRecords:
+    def asked(self, progress: SplitProgress) -> QueriedRecords:
         """Returns what is known of a split's records, by their numbers."""
         return self._by_split.setdefault(progress.split.partition, QueriedRecords())
 
@@ -110,7 +110,7 @@ class QuerySender:
             made |= {record: True for record in asked if record in self.bad or self.results.failed(record)}
         return list(map(made.get, records))
 
-    def answered(self, progress: Progress, frame: Frame, number: int) -> tuple[Frame | None, bool]:
+    def answered(self, progress: SplitProgress, frame: Frame, number: int) -> tuple[Frame | None, bool]:
         """Returns the part of the frame whose results were kept, and whether that is all of it.
 
         A record that alone is too large is a bad one.

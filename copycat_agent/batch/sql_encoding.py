@@ -7,11 +7,11 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from copycat_agent.batch.progress import Progress
-from copycat_agent.batch.sending import Watch
+from copycat_agent.batch.progress import SplitProgress
+from copycat_agent.batch.sending import EndCheck
 from copycat_agent.batch.sql_answers import NOT_ASKED, QueriedRecords, QuerySender
 from copycat_agent.converters import Converter
-from copycat_agent.encoding.bulk import ChunkEncoding, Encoded, UniformEncoding, places
+from copycat_agent.encoding.bulk import ChunkEncoding, EncodedRecords, UniformEncoding, places
 from copycat_agent.encoding.encoder import BulkEncoder, Encoder, SplitEncoder, StageError
 from copycat_agent.encoding.layout import Headers
 from copycat_agent.encoding.record_parts import FirstPartResult, PartOfRecord
@@ -30,7 +30,7 @@ _BY_ITSELF = "a record to look at by itself"
 class QueryRowEncoder:
     """Makes rows of the query's table from a split's records, unless they are bad."""
 
-    def __init__(self, inner: SplitEncoder, asked: QueriedRecords, before: tuple[TransformOptions, ...], watch: Watch) -> None:
+    def __init__(self, inner: SplitEncoder, asked: QueriedRecords, before: tuple[TransformOptions, ...], watch: EndCheck) -> None:
         """`before` are the options of the steps before the query."""
         self._inner = inner
         self._asked = asked
@@ -160,7 +160,9 @@ class AnsweredEncoder(SplitEncoder):
     `inner` does what needs no query; `asking` does the steps before it.
     """
 
-    def __init__(self, encoder: Encoder, inner: SplitEncoder, progress: Progress, answers: QuerySender, asking: QueryRowEncoder) -> None:
+    def __init__(
+        self, encoder: Encoder, inner: SplitEncoder, progress: SplitProgress, answers: QuerySender, asking: QueryRowEncoder
+    ) -> None:
         self._inner = inner
         self._progress = progress
         self._answers = answers
@@ -315,9 +317,9 @@ class AnsweredBulk(BulkEncoder):
         return True
 
 
-def _encoded(answers: list[dict[str, Any] | bool | None], convert: Converter) -> Encoded:
+def _encoded(answers: list[dict[str, Any] | bool | None], convert: Converter) -> EncodedRecords:
     """Raises what `convert` does, and DataError if a record has to be handled by itself."""
-    encoded = Encoded()
+    encoded = EncodedRecords()
     messages, drops = encoded.messages, encoded.drops
     for answer in answers:
         if answer is None:

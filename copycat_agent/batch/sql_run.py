@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from copycat_agent.batch.policy import StopAt, long_line
-from copycat_agent.batch.progress import Progress
+from copycat_agent.batch.progress import SplitProgress
 from copycat_agent.batch.run import RUN_FILES, BatchRun
 from copycat_agent.batch.sql_answers import QueryChannel, QuerySender
 from copycat_agent.batch.sql_encoding import AnsweredEncoder, QueryRowEncoder
@@ -150,13 +150,13 @@ class SqlRun(BatchRun):
     def _run_is_full(self) -> bool:
         return self._gathered.phase != "gathering" and super()._run_is_full()
 
-    def _bind(self, progress: Progress) -> SplitEncoder:
+    def _bind(self, progress: SplitProgress) -> SplitEncoder:
         inner = super()._bind(progress)
         before = self._encoder.definition.transforms[: self._answers.step.number]
         asking = QueryRowEncoder(inner, self._answers.asked(progress), before, self._chunks.watch)
         return AnsweredEncoder(self._encoder, inner, progress, self._answers, asking)
 
-    def _send(self, progress: Progress, encoder: SplitEncoder, frame: Frame) -> int:
+    def _send(self, progress: SplitProgress, encoder: SplitEncoder, frame: Frame) -> int:
         if self._gathered.phase != "gathering":
             return super()._send(progress, encoder, frame)
         assert isinstance(encoder, AnsweredEncoder)
@@ -172,14 +172,14 @@ class SqlRun(BatchRun):
         self._policy.pass_frame(progress, frame)
         return self._answers.ask(fields)
 
-    def _ask_part(self, progress: Progress, encoder: AnsweredEncoder, part: RecordPart) -> list[dict[str, Any]]:
+    def _ask_part(self, progress: SplitProgress, encoder: AnsweredEncoder, part: RecordPart) -> list[dict[str, Any]]:
         """Sends a part of a record to the query. For a part at the beginning of a batch the record's first part is sent as well."""
         fields = encoder.asking.part(self._policy.part_of_record(progress, part), self._answers.total)
         if not self._answers.total:
             self._answers.least = max(1, len(fields))
         return fields
 
-    def _ask_chunk(self, progress: Progress, encoder: AnsweredEncoder, held: list[Frame], chunk: Chunk | Parsed) -> int:
+    def _ask_chunk(self, progress: SplitProgress, encoder: AnsweredEncoder, held: list[Frame], chunk: Chunk | Parsed) -> int:
         """Sends the chunk to the query, or only its first part if the batch has to end. Returns how many records are sent."""
         fields, done = encoder.asking.chunk(chunk, progress.sent_records + 1, self._answers.total)
         if done < chunk.total:
@@ -192,7 +192,7 @@ class SqlRun(BatchRun):
         """Cuts a frame to the budget during the search for a refused record; otherwise the frame is sent as a whole."""
         return self._budget.pieces(frame) if self._gathered.phase == "sending again" else iter((frame,))
 
-    def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:
+    def _frames(self, progress: SplitProgress, block_bytes: int | None) -> Iterator[Frame]:
         if self._gathered.phase == "gathering":
             yield from super()._frames(progress, block_bytes)
             return
@@ -218,7 +218,7 @@ class SqlRun(BatchRun):
                 break
             progress.at_end, progress.damage = self._gathered.reached[progress.split.partition]
 
-    def _is_to_replay(self, progress: Progress) -> bool:
+    def _is_to_replay(self, progress: SplitProgress) -> bool:
         is_open = progress.stream is not None and not progress.changed
         return (
             is_open
@@ -226,7 +226,7 @@ class SqlRun(BatchRun):
             and not (self._gathered.phase == "sending again" and progress.error)
         )
 
-    def _replay_one(self, progress: Progress) -> bool:
+    def _replay_one(self, progress: SplitProgress) -> bool:
         """Returns False when the batch ends here. A bad record ends the batch, as in `_one`."""
         self._open.append(progress)
         try:

@@ -131,19 +131,19 @@ class BundledAgent:
     why_not: str = ""
 
 
-def parts(sought: BundledAgent) -> Iterator[BundlePart]:
+def parts(bundled: BundledAgent) -> Iterator[BundlePart]:
     """Yields all parts as they are made. Raises nothing."""
     yield make_part("versions.json", "versions of copycat-agent and what it stands on, the host", _versions)
-    yield from _definitions(sought)
-    yield from _asked(sought.client)
-    yield make_part("doctor.json", "what copycat doctor says", lambda: _doctor(sought))
-    yield make_part("store.json", "the offset store: tables, counts of rows; no rows", lambda: _store(sought.state_dir))
+    yield from _definitions(bundled)
+    yield from _asked(bundled.client)
+    yield make_part("doctor.json", "what copycat doctor says", lambda: _doctor(bundled))
+    yield make_part("store.json", "the offset store: tables, counts of rows; no rows", lambda: _store(bundled.state_dir))
     yield make_part(
         "service.txt", "the service as systemd sees it", partial(_said, "systemctl", "show", _UNIT, f"--property={_UNIT_PROPERTIES}")
     )
     yield make_part("log.txt", f"the last {_LOG_LINES:,} lines of the service's log", _log)
     yield make_part(
-        "processes.txt", "processes of the agent: state, memory, threads", lambda: processes(int(sought.client.get("/v1")["pid"]))
+        "processes.txt", "processes of the agent: state, memory, threads", lambda: processes(int(bundled.client.get("/v1")["pid"]))
     )
 
 
@@ -201,14 +201,14 @@ def _versions() -> str:
     )  # fmt: skip
 
 
-def _definitions(sought: BundledAgent) -> Iterator[BundlePart]:
+def _definitions(bundled: BundledAgent) -> Iterator[BundlePart]:
     about = "without secrets, comments and tests"
-    if sought.agent_file is not None:
-        path = sought.agent_file
+    if bundled.agent_file is not None:
+        path = bundled.agent_file
         yield make_part("agent.yaml", f"the agent's file, {about}", lambda: _redacted(path))
-    if sought.why_not:
-        yield BundlePart("agent.yaml", "the agent's options", "", f"they do not load: {sought.why_not}")
-    directory = sought.directory
+    if bundled.why_not:
+        yield BundlePart("agent.yaml", "the agent's options", "", f"they do not load: {bundled.why_not}")
+    directory = bundled.directory
     if directory is None:
         yield BundlePart("connectors.d/", "definitions", "", "no directory of definitions was found; name it: copycat bundle DIR")
         return
@@ -255,11 +255,11 @@ def _described(client: AgentClient, name: str) -> str:
     return _json({"definition": client.get(f"{base}/definition"), **client.get(f"{base}/files?limit={_FILES}")})
 
 
-def _doctor(sought: BundledAgent) -> str:
-    if sought.directory is None:
+def _doctor(bundled: BundledAgent) -> str:
+    if bundled.directory is None:
         raise CopycatError("no directory of definitions was found")
-    loaded = load_directory(sought.directory, sought.agent)
-    steps = examine(DoctorTarget(sought.agent, loaded, sought.state_dir, sought.client.socket_path, find_user(None)))
+    loaded = load_directory(bundled.directory, bundled.agent)
+    steps = examine(DoctorTarget(bundled.agent, loaded, bundled.state_dir, bundled.client.socket_path, find_user(None)))
     return _json([{"section": one.section, "verdict": one.verdict, "name": one.name, "text": one.text, "fix": one.fix} for one in steps])
 
 

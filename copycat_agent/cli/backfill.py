@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from copycat_agent.agent import Settings
-from copycat_agent.backfill.backfill import Backfill, Choose, Job, on_master, on_this_host
+from copycat_agent.agent import AgentSettings
+from copycat_agent.backfill.backfill import Backfill, BackfillJob, Choose, on_master, on_this_host
 from copycat_agent.backfill.path_runs import PathRun, finish, rows_of
 from copycat_agent.backfill.summary import Summary
 from copycat_agent.cli import exits
@@ -158,7 +158,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - the command's options
         raise typer.Exit(code)
 
 
-def _load(path: Path, settings: Settings, *, color: bool, alone: bool) -> Definition:
+def _load(path: Path, settings: AgentSettings, *, color: bool, alone: bool) -> Definition:
     """Returns the definition. Ends the command with 78 if it cannot be used.
 
     Unless `alone`, also if `run` would refuse it beside the others of its directory, whose offsets or files it might take.
@@ -197,7 +197,15 @@ def _require_broker(definition: Definition, stop: StopSignals) -> None:
 
 
 def _work(  # noqa: PLR0913 - what the command was told
-    job: Job, run: PathRun | None, settings: Settings, stop: StopSignals, output: Format, choose: Choose, *, quiet: bool, color: bool
+    job: BackfillJob,
+    run: PathRun | None,
+    settings: AgentSettings,
+    stop: StopSignals,
+    output: Format,
+    choose: Choose,
+    *,
+    quiet: bool,
+    color: bool,
 ) -> int:
     """Runs the job to its end, or to the first signal; prints the account. Returns the exit code."""
     try:

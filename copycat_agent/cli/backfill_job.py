@@ -15,7 +15,7 @@ import typer
 
 from copycat_agent import logs
 from copycat_agent.backfill import given
-from copycat_agent.backfill.backfill import Job
+from copycat_agent.backfill.backfill import BackfillJob
 from copycat_agent.backfill.delivered import EarlierDeliveries
 from copycat_agent.backfill.dry_run import plan_of
 from copycat_agent.backfill.path_runs import PathRun, PathRuns, PathSelection, choose, give_up, is_worked_on, rows_of
@@ -34,7 +34,7 @@ from copycat_agent.sources.files.reading.address import is_remote
 from copycat_agent.sources.remote import maker as remote_maker
 
 if TYPE_CHECKING:
-    from copycat_agent.agent import Settings
+    from copycat_agent.agent import AgentSettings
 
 _EXCLUDED = "source.exclude of the definition leaves out"
 FILES_SHOWN = 200
@@ -89,7 +89,7 @@ def rate_of(text: str | None) -> int:
     return options.bytes_per_second or 0
 
 
-def resolve_run(definition: Definition, settings: Settings, asked: BackfillRequest) -> tuple[Job, PathRun | None]:
+def resolve_run(definition: Definition, settings: AgentSettings, asked: BackfillRequest) -> tuple[BackfillJob, PathRun | None]:
     """Returns the job, and its run: None without PATHs. Begins a run on disk, or finds the one to resume."""
     if not asked.paths:
         if asked.again:
@@ -97,7 +97,7 @@ def resolve_run(definition: Definition, settings: Settings, asked: BackfillReque
         if asked.resume:
             usage("--resume needs PATHs: without any, a backfill always goes on where the connector is")
         _warn_of_window(asked)
-        return Job(definition, settings.state_dir, window=asked.window, rate=asked.rate, directory=asked.directory), None
+        return BackfillJob(definition, settings.state_dir, window=asked.window, rate=asked.rate, directory=asked.directory), None
     runs = PathRuns(settings.state_dir)
     with runs.held():
         runs.prune()
@@ -110,10 +110,10 @@ def resolve_run(definition: Definition, settings: Settings, asked: BackfillReque
     window = None
     if run.since_ms is not None or run.until_ms is not None:
         window = WindowOptions(since_ms=run.since_ms, until_ms=run.until_ms, time_field=run.time_field)
-    return Job(definition, run.directory, make, window, asked.rate), run
+    return BackfillJob(definition, run.directory, make, window, asked.rate), run
 
 
-def delivered_before(definition: Definition, settings: Settings, run: PathRun | None) -> EarlierDeliveries:
+def delivered_before(definition: Definition, settings: AgentSettings, run: PathRun | None) -> EarlierDeliveries:
     """Returns what Kafka has of this connector's files: by its own offsets and those of earlier runs."""
     live = [(one, offset, "the connector") for one, offset in offsets_in(offsets_of(definition, saved_offsets(settings.state_dir))).items()]
     earlier = [row for name in (definition.name, *definition.renamed_from) for row in PathRuns(settings.state_dir).rows(name)]
@@ -211,7 +211,7 @@ def _progress(run: PathRun) -> str:
     return f"{done:,} of {max(len(run.files), len(rows)):,} files done, {records:,} records passed"
 
 
-def show_plan(definition: Definition, settings: Settings, asked: BackfillRequest, *, as_json: bool) -> None:
+def show_plan(definition: Definition, settings: AgentSettings, asked: BackfillRequest, *, as_json: bool) -> None:
     """Prints the plan on stdout."""
     logs.setup("error")
     chosen = files_of(definition, asked.paths) if asked.paths else None

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from copycat_agent import __version__, logs
-from copycat_agent.agent import Settings
+from copycat_agent.agent import AgentSettings
 from copycat_agent.bundle import PART_SECONDS, BundledAgent, BundlePart, is_hanging, known_secrets, line_of, packed, parts
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import find_agent
@@ -63,9 +63,9 @@ def bundle(
     try:
         with os.fdopen(fd, "wb") as file:
             typer.echo(f"{_INSIDE}\nThis takes some seconds, and up to {PART_SECONDS:.0f} for each part that hangs.\n", err=True)
-            sought = _sought(directory, config, state_dir, socket)
-            mask = _masker(sought)
-            file.write(packed(_collect(sought, mask), mask, _head()))
+            bundled = _bundled_agent(directory, config, state_dir, socket)
+            mask = _masker(bundled)
+            file.write(packed(_collect(bundled, mask), mask, _head()))
     except BaseException:
         path.unlink(missing_ok=True)
         raise
@@ -81,22 +81,22 @@ def _head() -> str:
     return f"copycat bundle {__version__}, {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}, {platform.node()}\n{_INSIDE}\n"
 
 
-def _collect(sought: BundledAgent, mask: Masker) -> list[BundlePart]:
+def _collect(bundled: BundledAgent, mask: Masker) -> list[BundlePart]:
     found = []
-    for part in parts(sought):
+    for part in parts(bundled):
         typer.echo(visible(mask(line_of(part))), err=True)
         found.append(part)
     return found
 
 
-def _masker(sought: BundledAgent) -> Masker:
-    files = [] if sought.agent_file is None else [sought.agent_file]
+def _masker(bundled: BundledAgent) -> Masker:
+    files = [] if bundled.agent_file is None else [bundled.agent_file]
     with contextlib.suppress(OSError):
-        files += [path for path in sought.directory.iterdir() if path.suffix in {".yaml", ".yml"}] if sought.directory else []
+        files += [path for path in bundled.directory.iterdir() if path.suffix in {".yaml", ".yml"}] if bundled.directory else []
     return known_secrets(files, os.environ)
 
 
-def _sought(directory: Path | None, config: Path | None, state_dir: Path | None, socket: Path | None) -> BundledAgent:
+def _bundled_agent(directory: Path | None, config: Path | None, state_dir: Path | None, socket: Path | None) -> BundledAgent:
     """Resolves these options as far as possible: with an agent.yaml that does not load, the defaults apply."""
     where = directory or (_HERE if os.path.isdir(_HERE) else None)  # noqa: PTH112 - pathlib raises where one may not look
     try:
@@ -120,9 +120,9 @@ def _sought(directory: Path | None, config: Path | None, state_dir: Path | None,
     return BundledAgent(client, kept_in, where if directory or is_there else None, agent_file, settings.agent, why_not)
 
 
-def _settings(where: Path, config: Path | None, state_dir: Path | None, socket: Path | None) -> tuple[Settings, str]:
+def _settings(where: Path, config: Path | None, state_dir: Path | None, socket: Path | None) -> tuple[AgentSettings, str]:
     try:
         return resolve_settings(where, config, state_dir, None, socket), ""
     except (CopycatError, OSError) as error:
         chosen = state_directory(state_dir, AgentOptions())
-        return Settings(AgentOptions(), chosen, chosen / "agent.sock"), str(error).replace("\n", " ")
+        return AgentSettings(AgentOptions(), chosen, chosen / "agent.sock"), str(error).replace("\n", " ")

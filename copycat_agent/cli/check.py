@@ -22,8 +22,8 @@ from copycat_agent.cli.common_options import Format, OnMaster, Output, say_probl
 from copycat_agent.definitions import (
     NO_ADDRESS,
     Finding,
-    Loaded,
     LoadedFile,
+    LoadResult,
     find_agent_file,
     lines_of,
     load_agent,
@@ -99,7 +99,7 @@ def answering(definitions: Iterable[Definition], options: SparkOptions | None) -
 _NAMES_SHOWN = 3
 
 
-def _with(loaded: Loaded, look: Callable[[Definition, Path], Problem | None]) -> Loaded:
+def _with(loaded: LoadResult, look: Callable[[Definition, Path], Problem | None]) -> LoadResult:
     """Returns `loaded` with the problems that `look` finds: a file with a problem has no definition."""
     found = {file.path: look(file.definition, file.path) for file in loaded.files if file.definition is not None}
     problems = {path: problem for path, problem in found.items() if problem is not None}
@@ -121,7 +121,7 @@ def _reader_problem(definition: Definition, path: Path) -> Problem | None:
     return None
 
 
-def _with_queries(loaded: Loaded, options: SparkOptions) -> Loaded:
+def _with_queries(loaded: LoadResult, options: SparkOptions) -> LoadResult:
     """Returns `loaded` with a problem for each query that cannot be run. Starts Spark if there is a query."""
     if not any(file.definition is not None and sql_step(file.definition) for file in loaded.files):
         return loaded
@@ -141,7 +141,7 @@ def _query_problem(definition: Definition, path: Path, sql: LocalSql) -> Problem
     return None
 
 
-def _with_cluster(loaded: Loaded, master: str, options: SparkOptions) -> Loaded:
+def _with_cluster(loaded: LoadResult, master: str, options: SparkOptions) -> LoadResult:
     """Returns `loaded` with a problem for each definition that `run --master` would not run."""
     from copycat_agent.agent.carriers import doubts_about, refused_on  # noqa: PLC0415 - 0.4 s, for those who ask about a cluster
 
@@ -194,7 +194,7 @@ def check(
         raise typer.Exit(exits.DEFINITION_ERROR)
 
 
-def _with_addresses(loaded: Loaded, directory: Path) -> Loaded:
+def _with_addresses(loaded: LoadResult, directory: Path) -> LoadResult:
     """Returns `loaded` with a warning if `run` would not start a connector without an address, which `run` may still get as an option."""
     without = [one.name for one in loaded.definitions.values() if one.enabled and not one.kafka.bootstrap_servers]
     if not without:
@@ -209,7 +209,7 @@ def schema() -> None:
     typer.echo(json.dumps(definition_schema(), indent=2))
 
 
-def _write(loaded: Loaded, problems: Iterable[Problem], *, color: bool) -> None:
+def _write(loaded: LoadResult, problems: Iterable[Problem], *, color: bool) -> None:
     """Writes problems and warnings to stderr, then one line per definition to stdout."""
     say_problems(problems, color=color)
     say_problems(loaded.warnings, kind="warning", color=color)
@@ -232,7 +232,7 @@ def _summary(file: LoadedFile) -> str:
     return f"good {label}: {definition.source.type} -> {definition.mask.text(definition.target)}{disabled}"
 
 
-def _report(loaded: Loaded, problems: Iterable[Problem]) -> dict[str, Any]:
+def _report(loaded: LoadResult, problems: Iterable[Problem]) -> dict[str, Any]:
     """Returns the report for programs; odd bytes of paths that are not UTF-8 are escaped."""
     return {
         "good": not problems,

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from copycat_agent import logs
-from copycat_agent.agent import Agent, Settings
+from copycat_agent.agent import Agent, AgentSettings
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import NoColor, leave
 from copycat_agent.cli.running import StopSignals, resolve_settings
@@ -269,7 +269,7 @@ def _look(agent: Agent, traffic: Traffic, view: _View, done: Callable[[], bool],
     view.show(agent.statuses(), traffic.written, traffic.rotations)
 
 
-def _compare(settings: Settings, traffic: Traffic, stop: StopSignals) -> tuple[Proof, ...]:
+def _compare(settings: AgentSettings, traffic: Traffic, stop: StopSignals) -> tuple[Proof, ...]:
     def lines() -> Iterator[bytes]:
         for topic in TOPICS.values():
             for line in read_topic(settings.agent.kafka, topic):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from copycat_agent.display import visible
-from copycat_agent.dlq import Letter, LetterCount, ReplayReport, Survey
+from copycat_agent.dlq import DeadLetter, LetterCount, ReplayReport, Survey
 
 _SHOWN_CHARACTERS = 500
 _PLACE = ("partition", "offset", "path", "start", "end")
@@ -49,7 +49,7 @@ def survey_entry(found: Survey) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def letter_text(letter: Letter, topic: str) -> str:
+def letter_text(letter: DeadLetter, topic: str) -> str:
     """Returns a letter's place, reason, origin and bytes, with control characters escaped."""
     host = f" on {visible(letter.host)}" if letter.host else ""
     lines = [
@@ -70,7 +70,7 @@ def _shown(raw: bytes) -> str:
     return visible(text, backslash=True) + (f" ... {left:,} bytes more" if left else "")
 
 
-def letter_entry(letter: Letter) -> dict[str, Any]:
+def letter_entry(letter: DeadLetter) -> dict[str, Any]:
     """Returns the letter for programs, with all bytes: as `raw` if they are UTF-8, else as `raw_base64`."""
     entry = letter._asdict() | {"at": _moment(letter.at_ms), "file_time": _moment(letter.file_time_ms or None)}
     del entry["at_ms"], entry["file_time_ms"]

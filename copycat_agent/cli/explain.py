@@ -19,7 +19,7 @@ from copycat_agent.cli.explain_view import Explanation, entry, text_of
 from copycat_agent.cli.plan import LiveAgent
 from copycat_agent.cli.running import resolve_settings
 from copycat_agent.cli.unsent import MOST_BYTES, first_records
-from copycat_agent.definitions import Loaded, load_directory
+from copycat_agent.definitions import LoadResult, load_directory
 from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import SavedRow, SourcePartition
@@ -164,7 +164,7 @@ def _written_lines(place: OffsetPlace, one: ConnectorAnswer) -> str:
 
 def _explained(
     definition: Definition,
-    loaded: Loaded,
+    loaded: LoadResult,
     saved: Mapping[SourcePartition, SavedRow],
     states: Mapping[str, Mapping[str, Any]],
     path: str,
@@ -200,7 +200,7 @@ def _states(state_dir: Path, config: Path | None) -> dict[str, Mapping[str, Any]
         return {}
 
 
-def _say_bad(loaded: Loaded, directory: Path) -> None:
+def _say_bad(loaded: LoadResult, directory: Path) -> None:
     bad = [visible(file.path.name) for file in loaded.files if file.problems]
     if bad:
         does, which = ("does", "it") if len(bad) == 1 else ("do", "them")
@@ -209,7 +209,7 @@ def _say_bad(loaded: Loaded, directory: Path) -> None:
         )
 
 
-def _report(path: str, answers: list[Explanation], loaded: Loaded) -> dict[str, Any]:
+def _report(path: str, answers: list[Explanation], loaded: LoadResult) -> dict[str, Any]:
     return {
         "path": visible(path),
         "exists": os.path.lexists(path),

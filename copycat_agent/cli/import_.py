@@ -20,7 +20,7 @@ from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import AgentOptions
 from copycat_agent.small_files import read_small_file
-from copycat_agent.workbench.importing import PRODUCTS, Imported, ImportedDefinition, Remark, text_of
+from copycat_agent.workbench.importing import PRODUCTS, ImportedDefinition, ImportResult, Remark, text_of
 
 
 class Product(StrEnum):
@@ -96,7 +96,7 @@ def import_(  # noqa: PLR0913, PLR0917 - the command's options
     raise typer.Exit(exits.GOOD if is_good else exits.FAILED)
 
 
-def _read(product: Product, file: Path, others: list[Path]) -> Imported:
+def _read(product: Product, file: Path, others: list[Path]) -> ImportResult:
     texts = []
     for path in (file, *others):
         try:
@@ -124,7 +124,7 @@ def _renamed(made: tuple[ImportedDefinition, ...]) -> tuple[ImportedDefinition, 
     return made
 
 
-def _check(made: ImportedDefinition, text: str, imported: Imported) -> None:
+def _check(made: ImportedDefinition, text: str, imported: ImportResult) -> None:
     """Reports what does not load: the user has to know, whoever is at fault."""
     loaded = load_content(Path(f"{made.name}.yaml"), text.encode(), AgentOptions(), resolve_env=False)
     for problem in loaded.problems:
@@ -151,7 +151,7 @@ def _write(paths: dict[Path, str]) -> None:
         raise CopycatError(f"{error.filename}: {error.strerror}") from None
 
 
-def _say(imported: Imported, texts: dict[str, str], file: Path, output: Path | None) -> None:
+def _say(imported: ImportResult, texts: dict[str, str], file: Path, output: Path | None) -> None:
     lines = []
     for title, remarks in (("not mapped", imported.report.unmapped), ("to know", imported.report.notes)):
         if remarks:
@@ -172,7 +172,7 @@ def _remark(remark: Remark) -> str:
     return f"  {place}{visible(remark.what)}: {visible(remark.why)}"
 
 
-def _report(imported: Imported, texts: dict[str, str]) -> dict[str, Any]:
+def _report(imported: ImportResult, texts: dict[str, str]) -> dict[str, Any]:
     return {
         "definitions": [{"name": name, "text": text} for name, text in texts.items()],
         "unmapped": [one._asdict() for one in sorted(imported.report.unmapped)],

@@ -18,7 +18,7 @@ from copycat_agent.cli.check import spark_for
 from copycat_agent.cli.common_options import Config, Directory, Format, Output, Socket, StateDir, leave, say_problems
 from copycat_agent.cli.running import resolve_settings
 from copycat_agent.cli.shown import EXACTLY_ONCE
-from copycat_agent.definitions import Loaded, load_directory
+from copycat_agent.definitions import LoadResult, load_directory
 from copycat_agent.display import visible
 from copycat_agent.encoding.layout import host_name
 from copycat_agent.errors import DataError, RetriableError
@@ -286,7 +286,7 @@ def plan(
         typer.echo(f"warning: {line}", err=True)
 
 
-def _choose(loaded: Loaded, directory: Path, only: Sequence[str]) -> list[Definition]:
+def _choose(loaded: LoadResult, directory: Path, only: Sequence[str]) -> list[Definition]:
     """Returns the chosen definitions. Reports what is wrong with the others; ends the command if none is left."""
     say_problems(loaded.problems)
     if unknown := sorted(set(only) - loaded.definitions.keys()):

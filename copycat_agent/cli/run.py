@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from copycat_agent import logs
-from copycat_agent.agent import Agent, DefinitionFiles, Elsewhere, LeaderElection, Settings, StoppedError, WantedDefinitions
+from copycat_agent.agent import Agent, AgentSettings, DefinitionFiles, Elsewhere, LeaderElection, StoppedError, WantedDefinitions
 from copycat_agent.backfill.summary import Summary
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import (
@@ -211,7 +211,7 @@ def _is_on_cluster(master: str | None, *, to_the_end: bool) -> bool:
 
 @contextlib.contextmanager
 def _led(
-    settings: Settings, stop: StopSignals, manager: ServiceManager, *, stands_by: bool, until_idle: bool
+    settings: AgentSettings, stop: StopSignals, manager: ServiceManager, *, stands_by: bool, until_idle: bool
 ) -> Iterator[LeaderElection | None]:
     """Around the agent: this process leads those with its agent_id, once it is its turn; None without one.
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from copycat_agent.agent import Settings
+from copycat_agent.agent import AgentSettings
 from copycat_agent.api.server import socket_path
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import state_directory
@@ -26,11 +26,11 @@ def overrides(servers: str | None) -> dict[str, object]:
 
 def resolve_settings(
     directory: Path, config: Path | None, state_dir: Path | None, servers: str | None, socket: Path | None = None
-) -> Settings:
+) -> AgentSettings:
     """Returns options of the command line over agent.yaml over the environment over defaults. Raises DefinitionError."""
     agent = load_agent(find_agent_file(directory, config), overrides(servers))
     kept_in = state_directory(state_dir, agent)
-    return Settings(agent, kept_in, socket_path(socket, agent.api.socket, kept_in))
+    return AgentSettings(agent, kept_in, socket_path(socket, agent.api.socket, kept_in))
 
 
 _LOOK_SECONDS = 0.1

@@ -22,7 +22,7 @@ _log = logs.get("import")
 
 
 @dataclass(frozen=True, slots=True)
-class TakenOver:
+class TakeoverReport:
     """The judged positions, for people and for programs."""
 
     takeover: Takeover
@@ -50,15 +50,15 @@ class TakenOver:
         return [one._asdict() for one in self.takeover.judgements]
 
 
-def judged(product: str, where: Path, texts: Mapping[str, str], *, trust_names: bool) -> TakenOver:
+def judged(product: str, where: Path, texts: Mapping[str, str], *, trust_names: bool) -> TakeoverReport:
     """Judges the positions that the product has at `where`. `texts` are definitions by name. Raises CopycatError."""
     logs.setup("error")
     state = PEERS[product](where)
-    heirs = [_heir(name, text, state) for name, text in texts.items()]
-    return TakenOver(take_over(heirs, state, _log, trust_names=trust_names), state, where)
+    successors = [_successor(name, text, state) for name, text in texts.items()]
+    return TakeoverReport(take_over(successors, state, _log, trust_names=trust_names), state, where)
 
 
-def save(taken: TakenOver, *, force: bool, socket: Path | None, state_dir: Path | None, config: Path | None) -> None:
+def save(taken: TakeoverReport, *, force: bool, socket: Path | None, state_dir: Path | None, config: Path | None) -> None:
     """Saves the taken positions, through the running agent or in its file. Saves none if any is saved already, unless `force`."""
     rows = taken.takeover.rows
     if not rows:
@@ -73,7 +73,7 @@ def save(taken: TakenOver, *, force: bool, socket: Path | None, state_dir: Path 
             store.save(name, changes, force=force)
 
 
-def _heir(name: str, text: str, state: PeerState) -> Successor:
+def _successor(name: str, text: str, state: PeerState) -> Successor:
     loaded = load_content(Path(f"{name}.yaml"), text.encode(), AgentOptions(), resolve_env=False)
     if loaded.definition is None:
         raise CopycatError(

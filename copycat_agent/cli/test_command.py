@@ -24,7 +24,7 @@ from copycat_agent.cli.screen import make_console
 from copycat_agent.cli.shown import as_json, plain, type_of, value_text
 from copycat_agent.cli.try_view import assumed_words, hidden_in, masked
 from copycat_agent.definitions import LoadedFile, find_agent_file, lines_of, load_agent, load_directory, load_file
-from copycat_agent.display import NOTHING_SECRET, Mask, printable, visible
+from copycat_agent.display import NOTHING_SECRET, SecretMask, printable, visible
 from copycat_agent.errors import CopycatError, DefinitionError, Problem
 from copycat_agent.options import SparkOptions
 from copycat_agent.small_files import is_directory, is_there
@@ -43,7 +43,7 @@ class TestedDefinition(NamedTuple):
     outcomes: tuple[CaseOutcome, ...] = ()
     lines: tuple[int, ...] = ()
     problems: tuple[Problem, ...] = ()
-    mask: Mask = NOTHING_SECRET
+    mask: SecretMask = NOTHING_SECRET
 
     def place(self, outcome: CaseOutcome) -> str:
         """Returns `connectors.d/nginx.yaml:14`."""
@@ -70,14 +70,14 @@ def failures(tested: TestedDefinition, outcome: CaseOutcome) -> Iterator[Text]:
     return (masked(line, tested.mask) for line in _failures(outcome, tested.mask))
 
 
-def _failures(outcome: CaseOutcome, mask: Mask) -> Iterator[Text]:
+def _failures(outcome: CaseOutcome, mask: SecretMask) -> Iterator[Text]:
     if outcome.error is not None:
         yield Text(visible(str(outcome.error)))
     for mismatch in outcome.mismatches:
         yield from _mismatch(_hidden(mismatch, mask))
 
 
-def _hidden(mismatch: CaseMismatch, mask: Mask) -> CaseMismatch:
+def _hidden(mismatch: CaseMismatch, mask: SecretMask) -> CaseMismatch:
     """Returns the mismatch without secrets in values and input, before anything of them is cut or encoded."""
     sides = [one._replace(expected=mask.value(one.expected), got=mask.value(one.got)) for one in mismatch.differences]
     return replace(mismatch, differences=tuple(sides), sampled=mismatch.sampled and hidden_in(mismatch.sampled, mask))

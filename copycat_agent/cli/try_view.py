@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from copycat_agent.cli.shown import as_json, leaves, plain, type_of, value_text
-from copycat_agent.display import Mask, visible
+from copycat_agent.display import SecretMask, visible
 from copycat_agent.options import Definition
 from copycat_agent.templates import time_text
 from copycat_agent.transforms import kind_of
@@ -27,18 +27,18 @@ _ORIGIN = ("copycat.file", "copycat.offset", "copycat.end")
 _LABELS = {"dead-lettered": "dead letter", "passed over": "passed over", "stops": "stops the connector"}
 
 
-def masked(line: Text, mask: Mask) -> Text:
+def masked(line: Text, mask: SecretMask) -> Text:
     """Returns the line without secrets; it loses its colours if it held one."""
     shown = mask.text(line.plain)
     return line if shown == line.plain else Text(shown)
 
 
-def hidden(samples: TrialResult, mask: Mask) -> TrialResult:
+def hidden(samples: TrialResult, mask: SecretMask) -> TrialResult:
     """Hides secrets, before anything is cut or encoded: half of one, or its base64, would show. Messages of errors stay."""
     return samples._replace(records=tuple(hidden_in(one, mask) for one in samples.records))
 
 
-def hidden_in(one: TriedRecord, mask: Mask) -> TriedRecord:
+def hidden_in(one: TriedRecord, mask: SecretMask) -> TriedRecord:
     """Returns one record without secrets."""
     return one._replace(
         raw=mask.value(one.raw),

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import typer
 
-from copycat_agent.agent import Settings
+from copycat_agent.agent import AgentSettings
 from copycat_agent.cli import exits
 from copycat_agent.cli.check import answering
 from copycat_agent.cli.common_options import say_problems
@@ -22,7 +22,7 @@ from copycat_agent.cli.running import StopSignals
 from copycat_agent.cli.shown import as_json
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions import load_directory
-from copycat_agent.display import Mask
+from copycat_agent.display import SecretMask
 from copycat_agent.encoding import letters
 from copycat_agent.encoding.files_layout import shown_value
 from copycat_agent.errors import CopycatError
@@ -35,7 +35,7 @@ from copycat_agent.producer import Message
 from copycat_agent.sources import only_looking
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 from copycat_agent.watch import Watcher
-from copycat_agent.workbench.trying import RecordingProducer, RecordingProducers
+from copycat_agent.workbench.trying import RecordingProducer, RecordingProducerPool
 from copycat_agent.worker import State, Status, Worker
 
 MOST_BYTES = 4 * 2**20
@@ -84,7 +84,7 @@ class FirstRecords(NamedTuple):
 def first_records(definition: Definition, split: Split, count: int) -> FirstRecords:
     """Returns about `count` records from the split's offset on; reads at most `MOST_BYTES` of the split, and only as far as needed."""
     keeper = RecordingProducer()
-    keepers = RecordingProducers(lambda _: keeper)
+    keepers = RecordingProducerPool(lambda _: keeper)
     told = definition.record.model_copy(update={"origin_headers": True})
     harmless = definition.model_copy(update={"record": told, "limits": LimitsOptions()})
     batch = Batch(TaskId(definition.name, 0), pickle.dumps(harmless), (split,), MOST_BYTES, _SECONDS, max_records=count)
@@ -140,7 +140,7 @@ def _word(said: dict[str, bytes], name: str) -> str:
     return said.get(name, b"").decode("utf-8", "replace")
 
 
-class Page:
+class LineOutput:
     """The output of records: whole lines, from any thread. `closed` once nobody reads any more (`| head`)."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
@@ -161,7 +161,7 @@ class Page:
 class Printer(RecordingProducer):
     """Takes the records that would be sent, and prints them when the pipeline checks for their arrival."""
 
-    def __init__(self, definition: Definition, page: Page) -> None:
+    def __init__(self, definition: Definition, page: LineOutput) -> None:
         super().__init__()
         self._definition = definition
         self._page = page
@@ -176,7 +176,7 @@ class Printer(RecordingProducer):
         self.kept.clear()
 
 
-def show_records(directory: Path, settings: Settings, only: Sequence[str], stop: StopSignals, *, color: bool) -> int:
+def show_records(directory: Path, settings: AgentSettings, only: Sequence[str], stop: StopSignals, *, color: bool) -> int:
     """Runs the command: records on stdout, the account of them on stderr. Returns the exit code."""
     loaded = load_directory(directory, settings.agent)
     say_problems(loaded.problems, color=color)
@@ -201,10 +201,10 @@ def dry_run(
 
     Saved offsets are read, from a copy. Raises CopycatError if that fails.
     """
-    page = Page(_write)
+    page = LineOutput(_write)
     saved = saved_offsets(state_dir)
     by_name = {one.name: one for one in definitions}
-    printers = RecordingProducers(lambda name: Printer(by_name[name], page))
+    printers = RecordingProducerPool(lambda name: Printer(by_name[name], page))
     watcher, store = Watcher(), OffsetStore.in_memory()
     with store, answering(definitions, spark) as run:
         executor = InlineExecutor(printers, partial(_shown_only, run or run_batch))
@@ -267,7 +267,7 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-def _line(definition: Definition, mask: Mask, message: Message) -> str:
+def _line(definition: Definition, mask: SecretMask, message: Message) -> str:
     """Returns one record as JSON. Bytes that are not UTF-8 come as `{"base64": ...}`."""
     topic, value, key, partition, _, _, timestamp_ms, headers = message + (None,) * (8 - len(message))
     pairs = list(headers or ())

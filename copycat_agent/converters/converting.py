@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from copycat_agent.converters.base import BadSchemaError, RegistrySchema, Site, UnfitValueError
-from copycat_agent.converters.registry_access import OfflineRegistry, Registered, SchemaRegistry
+from copycat_agent.converters.registry_access import OfflineRegistry, RegisteredSchema, SchemaRegistry
 from copycat_agent.converters.schema_forms import SchemaForm, Writer
 from copycat_agent.converters.schema_options import SchemaOptions
 from copycat_agent.errors import CopycatError, DataError, FatalError, RetriableError
@@ -162,7 +162,7 @@ class SchemaConverter:
             return DataError(f"no schema can be made for topic {topic!r}: {why}", _UNKNOWN)
         return FatalError(f"the schema for topic {topic!r} cannot be used: {why}", "correct the schema")
 
-    def _resolved(self, topic: str, schema: Schema | None) -> tuple[str, Writer, Registered]:
+    def _resolved(self, topic: str, schema: Schema | None) -> tuple[str, Writer, RegisteredSchema]:
         if self._is_latest:
             subject = self._subject(topic, "")
             found = self._registry.latest(subject)

@@ -24,7 +24,7 @@ _VARINT_BYTES = 10
 _MICROSECOND_NANOS = 1000
 
 
-class ProtoReading:
+class ProtoDecoder:
     """Decodes payloads of one file's messages. A payload begins with the indexes of its message type. Thread-safe."""
 
     def __init__(self, file: FileDescriptor) -> None:
@@ -53,9 +53,9 @@ class ProtoReading:
         return found
 
 
-def reading_by(schema: RegistrySchema, registry: SchemaRegistry) -> ProtoReading:
+def reading_by(schema: RegistrySchema, registry: SchemaRegistry) -> ProtoDecoder:
     """Returns the reader for a schema of the registry. Raises BadSchemaError, and what the registry raises."""
-    return ProtoReading(file_of(schema, registry))
+    return ProtoDecoder(file_of(schema, registry))
 
 
 def _indexes(data: bytes) -> tuple[tuple[int, ...], int]:

@@ -45,7 +45,7 @@ _NOT_A_REGISTRY = "correct converters.schema_registry.url: some registries answe
 _T = TypeVar("_T")
 
 
-class Registered(NamedTuple):
+class RegisteredSchema(NamedTuple):
     """A schema with its id; `version` is its number within its subject, 0 if the registry did not say."""
 
     id: int
@@ -71,15 +71,15 @@ class SchemaRegistry:
         """Returns the schema that has this id."""
         return self._ask(lambda client: _written(client.get_schema(number)), f"schema {number}")
 
-    def latest(self, subject: str) -> Registered:
+    def latest(self, subject: str) -> RegisteredSchema:
         """Returns the newest version of a subject."""
         return self._ask(lambda client: _registered(client.get_latest_version(subject)), f"subject {subject!r}")
 
-    def version(self, subject: str, version: int) -> Registered:
+    def version(self, subject: str, version: int) -> RegisteredSchema:
         """Returns one version of a subject."""
         return self._ask(lambda client: _registered(client.get_version(subject, version)), f"version {version} of subject {subject!r}")
 
-    def find(self, subject: str, schema: RegistrySchema) -> Registered:
+    def find(self, subject: str, schema: RegistrySchema) -> RegisteredSchema:
         """Returns the registration of a schema in a subject."""
         what = f"this schema in subject {subject!r}"
         try:
@@ -87,11 +87,11 @@ class SchemaRegistry:
         except AbsentError:
             return self._ask(lambda client: _found(client, subject, schema, normal=True), what)  # perhaps in another notation
 
-    def register(self, subject: str, schema: RegistrySchema) -> Registered:
+    def register(self, subject: str, schema: RegistrySchema) -> RegisteredSchema:
         """Returns the registration of a schema in a subject, and registers it if necessary."""
 
-        def ask(client: SchemaRegistryClient) -> Registered:
-            return Registered(_id(client.register_schema(subject, _schema(schema))), schema)
+        def ask(client: SchemaRegistryClient) -> RegisteredSchema:
+            return RegisteredSchema(_id(client.register_schema(subject, _schema(schema))), schema)
 
         return self._ask(ask, f"subject {subject!r}")
 
@@ -157,7 +157,7 @@ class SchemaRegistry:
 
     def _unauthorized(self) -> CopycatError:
         if self._tokens is not None:
-            self._tokens.distrust()
+            self._tokens.invalidate()
             return BlockedError(f"{self.where} refuses this token (HTTP 401)", f"correct {REGISTRY_OAUTH}")
         login = "refuses this login" if self._options.basic_auth else "wants a login"
         hint = "correct converters.schema_registry.basic_auth: {username, password}, or oauth"
@@ -225,8 +225,8 @@ def _schema(schema: RegistrySchema) -> Schema:
     return Schema(schema.text, schema.kind, references)
 
 
-def _registered(answer: Any) -> Registered:  # noqa: ANN401 - the client's RegisteredSchema
-    return Registered(_id(answer.schema_id), _written(answer.schema), int(answer.version or 0))
+def _registered(answer: Any) -> RegisteredSchema:  # noqa: ANN401 - the client's RegisteredSchema
+    return RegisteredSchema(_id(answer.schema_id), _written(answer.schema), int(answer.version or 0))
 
 
 def _written(schema: Any) -> RegistrySchema:  # noqa: ANN401 - the client's Schema
@@ -249,9 +249,9 @@ def _text(answered: object) -> str:
     return answered
 
 
-def _found(client: SchemaRegistryClient, subject: str, schema: RegistrySchema, *, normal: bool) -> Registered:
+def _found(client: SchemaRegistryClient, subject: str, schema: RegistrySchema, *, normal: bool) -> RegisteredSchema:
     answer = client.lookup_schema(subject, _schema(schema), normalize_schemas=normal)
-    return Registered(_id(answer.schema_id), schema, int(answer.version or 0))
+    return RegisteredSchema(_id(answer.schema_id), schema, int(answer.version or 0))
 
 
 def _words(error: SchemaRegistryError) -> str:
@@ -267,11 +267,11 @@ def _clean(text: str) -> str:
 class OfflineRegistry(SchemaRegistry):
     """Treats every schema as registered, with id 0. Raises RetriableError for what only the registry knows."""
 
-    def find(self, subject: str, schema: RegistrySchema) -> Registered:
+    def find(self, subject: str, schema: RegistrySchema) -> RegisteredSchema:
         del subject
-        return Registered(0, schema)
+        return RegisteredSchema(0, schema)
 
-    def register(self, subject: str, schema: RegistrySchema) -> Registered:
+    def register(self, subject: str, schema: RegistrySchema) -> RegisteredSchema:
         """Registers nothing."""
         return self.find(subject, schema)
 

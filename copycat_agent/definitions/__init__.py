@@ -16,8 +16,8 @@ from typing import Any, Literal
 from copycat_agent.definitions.composing import compose, compose_agent, overridden
 from copycat_agent.definitions.loaded import (
     NO_ADDRESS,
-    Loaded,
     LoadedFile,
+    LoadResult,
     renamed,
     reread,
     warnings,
@@ -48,7 +48,7 @@ from copycat_agent.small_files import is_directory, is_there, read_small_file
 __all__ = [
     "NO_ADDRESS",
     "Finding",
-    "Loaded",
+    "LoadResult",
     "LoadedFile",
     "Origin",
     "digest_of",
@@ -73,7 +73,7 @@ def load_directory(
     environ: Mapping[str, str] | None = None,
     known: Mapping[Path, LoadedFile] = MappingProxyType({}),
     drafts: Mapping[Path, bytes] = MappingProxyType({}),
-) -> Loaded:
+) -> LoadResult:
     """Loads every `*.yaml` and `*.yml` of `directory`, sorted; hidden files and deeper directories are skipped.
 
     Raises nothing: one bad file stops no other, and a directory that cannot be read is a problem too. Of two files with one name neither
@@ -85,14 +85,16 @@ def load_directory(
         paths = sorted(path for path in directory.iterdir() if path.suffix in {".yaml", ".yml"} and not path.name.startswith("."))
     except OSError as error:
         problem = Problem(str(directory), 0, 0, "unreadable", f"cannot read the directory: {error.strerror}")
-        return Loaded((), (problem,), ())
+        return LoadResult((), (problem,), ())
     chosen = sorted({*(path for path in paths if not is_directory(path)), *drafts})
     how = {"resolve_env": resolve_env, "offline": offline}
     read = {path: load_content(path, content, agent, resolve_env=resolve_env, environ=environ) for path, content in drafts.items()}
     files = without_twins([read.get(path) or known.get(path) or load_file(path, agent, environ=environ, **how) for path in chosen])
     files = without_clashes(without_takers(files))
     problems = tuple(problem for file in files for problem in file.problems)
-    return Loaded(files, problems, (*warnings(files), *reread(files), *renamed(files), *(doubt for file in files for doubt in file.doubts)))
+    return LoadResult(
+        files, problems, (*warnings(files), *reread(files), *renamed(files), *(doubt for file in files for doubt in file.doubts))
+    )
 
 
 def load_file(

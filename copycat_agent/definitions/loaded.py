@@ -52,7 +52,7 @@ class LoadedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadResult:
     """A directory of definitions. `warnings` are about what is allowed but probably not intended."""
 
     files: tuple[LoadedFile, ...]

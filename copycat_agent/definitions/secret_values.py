@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from copycat_agent.display import SHORTEST, Mask, is_secret_name
+from copycat_agent.display import SHORTEST, SecretMask, is_secret_name
 from copycat_agent.options import HIDDEN, without_login
 from copycat_agent.small_files import read_small_file
 
@@ -92,7 +92,7 @@ class Masker:
 
     def __call__(self, text: str) -> str:
         """Returns `text` with every known secret, and logins in addresses, hidden."""
-        return _SERVER_LOGIN.sub(f"{HIDDEN}@", without_login(Mask(self.known).text(text)))
+        return _SERVER_LOGIN.sub(f"{HIDDEN}@", without_login(SecretMask(self.known).text(text)))
 
 
 SECRET_BYTES_MAX = 64 * 1024

@@ -14,14 +14,14 @@ from copycat_agent.model import AT_LEAST_ONCE, AtLeastOncePlan, Results, SplitRe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from copycat_agent.batch.progress import Progress
+    from copycat_agent.batch.progress import SplitProgress
     from copycat_agent.delivery.base import Callbacks
     from copycat_agent.encoding.encoder import Encoder
     from copycat_agent.logs import Log
     from copycat_agent.model import Batch, ClientView, Split
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
-    from copycat_agent.producer import Producers
+    from copycat_agent.producer import ProducerPool
     from copycat_agent.sources import Changes
 
 
@@ -31,13 +31,13 @@ class AtLeastOnceGuarantee:
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
 
-    def open(self, definition: Definition, callbacks: Callbacks, _earlier: Sequence[str]) -> OpenDelivery:
+    def open(self, definition: Definition, callbacks: Callbacks, _earlier: Sequence[str]) -> ImmediateOpening:
         """Returns the open delivery. Raises FatalError when the offsets are lost, since there is no other copy."""
         undecided = self._store.undecided(definition.name)
         if undecided:
             hint = f"put offsets.db back from a backup; or read everything again: copycat offsets reset {definition.name}"
             raise FatalError(undecided, hint)
-        return OpenDelivery(AtLeastOnce(definition.name, self._store, callbacks.log))
+        return ImmediateOpening(AtLeastOnceDelivery(definition.name, self._store, callbacks.log))
 
     def leave(self, _connector: str) -> None:
         """Does nothing: offsets are saved with every guarantee."""
@@ -46,7 +46,7 @@ class AtLeastOnceGuarantee:
         """Does nothing: a person has nothing to decide."""
 
 
-class OpenDelivery:
+class ImmediateOpening:
     """An `Opening` with nothing to wait for."""
 
     doing = ""
@@ -66,12 +66,12 @@ class OpenDelivery:
         """Does nothing: nothing was begun."""
 
 
-class AtLeastOnce:
+class AtLeastOnceDelivery:
     """The driver's side: saves the results of batches in the store. Has no state of its own, and sends no request to Kafka."""
 
     pace_seconds = 0.0
     may_stay = True
-    may_rewind = False
+    allow_rewind = False
     """Whether saved positions may move backwards."""
     has_work = False
     trouble: RetriableError | None = None
@@ -97,7 +97,7 @@ class AtLeastOnce:
         """Returns the same plan for every batch."""
         return AT_LEAST_ONCE
 
-    def take_in(self, _batch: Batch, results: Results) -> Results:
+    def handle_results(self, _batch: Batch, results: Results) -> Results:
         """Returns the results unchanged."""
         return results
 
@@ -118,9 +118,9 @@ class AtLeastOnce:
     def _commit(self, changes: Changes, accounts: Accounts) -> bool:
         accounts = joined(accounts, changes) if changes.accounts else accounts
         rows = changes.offsets if changes.state is None else changes.rows(self._connector)
-        return self._store.commit(rows, changes.forget, changes.losses, accounts, None, may_rewind=self.may_rewind)
+        return self._store.commit(rows, changes.forget, changes.losses, accounts, None, allow_rewind=self.allow_rewind)
 
-    def log_what_is_left(self, *, unsaved: bool, in_flight: bool) -> bool:
+    def log_unfinished(self, *, unsaved: bool, in_flight: bool) -> bool:
         """Logs that records in flight are sent again. Returns `unsaved`: without their offsets records are repeated."""
         if in_flight:
             self._log.warning("stopped before everything in flight was acknowledged; it will be sent again")
@@ -138,7 +138,7 @@ class AtLeastOnceTask:
     """The task's side: acknowledged records count, whatever happens to the rest of the batch."""
 
     def run(
-        self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue
+        self, batch: Batch, encoder: Encoder, producers: ProducerPool, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue
     ) -> Results:
         """Runs a batch with one producer. Raises only before anything was sent."""
         kafka = encoder.kafka
@@ -163,7 +163,7 @@ class AtLeastOnceTask:
         return _results(run.progresses, failure, as_value, client)
 
 
-def _results(progresses: Sequence[Progress], failure: CopycatError | None, as_value: AsValue, client: ClientView | None) -> Results:
+def _results(progresses: Sequence[SplitProgress], failure: CopycatError | None, as_value: AsValue, client: ClientView | None) -> Results:
     results = [_result(progress, failure, as_value) for progress in progresses]
     samples = tuple(sample for progress in progresses for sample in progress.done.samples)
     if results and (samples or client):
@@ -171,7 +171,7 @@ def _results(progresses: Sequence[Progress], failure: CopycatError | None, as_va
     return tuple(results)
 
 
-def _result(progress: Progress, failure: CopycatError | None, as_value: AsValue) -> SplitResult:
+def _result(progress: SplitProgress, failure: CopycatError | None, as_value: AsValue) -> SplitResult:
     """Returns the split's result. If its source cannot give its offset, it gets that error and keeps its offset."""
     try:
         return progress.result(failure)

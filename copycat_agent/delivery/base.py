@@ -10,7 +10,7 @@ from copycat_agent.batch.run import BatchRun
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import Account, Batch, Counts, DeliveryPlan, Head, OffsetsPartition, Results, SourcePartition, Split
-from copycat_agent.producer import Producers, TaskProducer
+from copycat_agent.producer import ProducerPool, TaskProducer
 from copycat_agent.sources import Changes
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class DeliveryView(NamedTuple):
 class Delivery(Protocol):
     """The driver's side, open until `close`. Called from the connector's steps, `view` from any thread.
 
-    A batch passes `admit`, `plan`, `take_in` and `save`, in this order. Every method may raise what the store raises.
+    A batch passes `admit`, `plan`, `handle_results` and `save`, in this order. Every method may raise what the store raises.
     """
 
     @property
@@ -81,12 +81,12 @@ class Delivery(Protocol):
         """Returns whether a batch may be planned for the task, which has none under way."""
 
     def admit(self, splits: Sequence[Split]) -> tuple[Split, ...]:
-        """The splits that may go into a batch now. The others come back, unread, from `take_in` or `advance`."""
+        """The splits that may go into a batch now. The others come back, unread, from `handle_results` or `advance`."""
 
     def plan(self, task: int, splits: Sequence[Split]) -> DeliveryPlan:
         """Returns `Batch.delivery` for a batch of these splits."""
 
-    def take_in(self, batch: Batch, results: Results) -> Results | PendingResults:
+    def handle_results(self, batch: Batch, results: Results) -> Results | PendingResults:
         """Returns the results for the source of a finished batch; a future of them where Kafka has to be asked first.
 
         The future's result has to be passed to this method again. The future may raise what ends the connector.
@@ -110,7 +110,7 @@ class Delivery(Protocol):
     def save_last(self, changes: Changes, unsaved: Iterable[Unsaved], accounts: Accounts) -> None:
         """Saves `changes`, which contain what was left `unsaved` as well. Called when the connector ends."""
 
-    def log_what_is_left(self, *, unsaved: bool, in_flight: bool) -> bool:
+    def log_unfinished(self, *, unsaved: bool, in_flight: bool) -> bool:
         """Logs what the next start does about offsets `unsaved` or batches in flight. Called when the connector ends with such.
 
         Returns whether the next start repeats records because offsets could not be saved.
@@ -133,7 +133,7 @@ class TaskDelivery(Protocol):
         self,
         batch: Batch,
         encoder: Encoder,
-        producers: Producers,
+        producers: ProducerPool,
         stopping: Callable[[], bool],
         make_run: MakeRun,
         as_value: AsValue,

@@ -19,7 +19,7 @@ from copycat_agent.model import Batch, LaneOutcome, LanePlan, LaneState, Results
 class BatchOutcomes(Protocol):
     """The outcomes of one kind of delivery."""
 
-    is_always_asked: bool
+    needs_kafka_check: bool
     """Whether Kafka has to be asked about a batch even if no process is known to have begun it."""
 
     def add(self, batch: Batch, results: Results, why: str, *, begun: bool, again: bool = False) -> Results:
@@ -32,7 +32,7 @@ class BatchOutcomes(Protocol):
 class _Acknowledged:
     """At least once, and into files, where tasks always ask the store: results are independent of each other."""
 
-    is_always_asked = False
+    needs_kafka_check = False
 
     def add(self, _batch: Batch, results: Results, _why: str, *, begun: bool, again: bool = False) -> Results:  # noqa: ARG002 - see `BatchOutcomes`
         """Returns the results unchanged."""
@@ -42,7 +42,7 @@ class _Acknowledged:
 class _Transaction:
     """Exactly once: the first result carries the outcome of the transaction."""
 
-    is_always_asked = True
+    needs_kafka_check = True
 
     def add(self, batch: Batch, results: Results, why: str, *, begun: bool, again: bool = False) -> Results:
         """Returns the results, the first with the outcome: that of any result, else unknown if a process may have begun it, else undone."""
@@ -62,7 +62,7 @@ OUTCOMES: Mapping[str, BatchOutcomes] = {"at_least_once": _Acknowledged(), "exac
 """By the guarantee in a batch's plan, or `files`."""
 
 
-def without_answer(batch: Batch, error: CopycatError | None, *, begun: bool) -> Results:
+def unanswered_results(batch: Batch, error: CopycatError | None, *, begun: bool) -> Results:
     """Returns the results of a batch without an answer: every split keeps its offset. Not `begun`: no process has ever had it."""
     results = tuple(SplitResult(split, split.offset, error=error) for split in batch.splits)
     return OUTCOMES[batch.delivery.guarantee].add(batch, results, str(error or ""), begun=begun)
@@ -73,12 +73,12 @@ def completed(batch: Batch, results: Results, why: str, *, again: bool) -> Resul
     return OUTCOMES[batch.delivery.guarantee].add(batch, results, why, begun=False, again=again)
 
 
-def is_always_asked(batch: Batch) -> bool:
+def needs_kafka_check(batch: Batch) -> bool:
     """Returns whether Kafka has to be asked about this batch even if no process is known to have begun it."""
-    return OUTCOMES[batch.delivery.guarantee].is_always_asked
+    return OUTCOMES[batch.delivery.guarantee].needs_kafka_check
 
 
-class Reached:
+class ReportedOffsets:
     """The offsets that one batch that stays has reported for its splits. Changed by one thread at a time."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import DataError, RetriableError
-from copycat_agent.producer import Message, Producers, RefusedRecordError, TaskProducer
+from copycat_agent.producer import Message, ProducerPool, RefusedRecordError, TaskProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ class DirectoryTopics:
 class DeadLetters:
     """Sends the dead letters of one batch. `topic` is "" without a dead-letter topic, which no directory equals: each ends with a slash."""
 
-    def __init__(self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool]) -> None:
+    def __init__(self, batch: Batch, encoder: Encoder, producers: ProducerPool, stopping: Callable[[], bool]) -> None:
         self._batch, self._kafka, self._producers, self._stopping = batch, encoder.kafka, producers, stopping
         dlq = encoder.definition.errors.dlq
         self.topic = "" if dlq is None else dlq.topic

@@ -18,12 +18,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from copycat_agent.batch.run import BatchRun
-from copycat_agent.delivery.at_least_once import AtLeastOnce, OpenDelivery
+from copycat_agent.delivery.at_least_once import AtLeastOnceDelivery, ImmediateOpening
 from copycat_agent.delivery.files_dead_letters import DeadLetters, DirectoryTopics
 from copycat_agent.encoding.files_layout import TypedValue
 from copycat_agent.errors import DataError, FatalError, RetriableError
 from copycat_agent.model import FilesPlan, Results, Schema, SplitResult
-from copycat_agent.producer import Message, Producers, RefusedRecordError, TaskProducer
+from copycat_agent.producer import Message, ProducerPool, RefusedRecordError, TaskProducer
 from copycat_agent.sinks.claims import Claims, LocalFile, Range
 from copycat_agent.sinks.files_options import FilesSinkOptions
 from copycat_agent.sinks.formats import RangeFiles
@@ -31,7 +31,7 @@ from copycat_agent.sinks.sink_stores import SinkStore, store_at
 from copycat_agent.sources.contract import OffsetSource, as_text, from_text
 
 if TYPE_CHECKING:
-    from copycat_agent.batch.progress import Progress
+    from copycat_agent.batch.progress import SplitProgress
     from copycat_agent.delivery.base import AsValue, Callbacks, MakeRun
     from copycat_agent.encoding.encoder import Encoder
     from copycat_agent.errors import CopycatError
@@ -55,9 +55,9 @@ class FilesGuarantee:
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
 
-    def open(self, definition: Definition, callbacks: Callbacks, earlier: Sequence[str]) -> OpenDelivery:
+    def open(self, definition: Definition, callbacks: Callbacks, earlier: Sequence[str]) -> ImmediateOpening:
         """Returns the open delivery."""
-        return OpenDelivery(IntoFiles(definition.name, self._store, callbacks.log, FilesPlan(tuple(earlier))))
+        return ImmediateOpening(FilesDelivery(definition.name, self._store, callbacks.log, FilesPlan(tuple(earlier))))
 
     def leave(self, _connector: str) -> None:
         """Does nothing: offsets are saved as with at_least_once."""
@@ -66,11 +66,11 @@ class FilesGuarantee:
         """Does nothing: a person has nothing to decide."""
 
 
-class IntoFiles(AtLeastOnce):
+class FilesDelivery(AtLeastOnceDelivery):
     """The driver's part: saves the results of batches, as at_least_once does, also where the store ends before the saved position."""
 
     may_stay = False
-    may_rewind = True
+    allow_rewind = True
 
     def __init__(self, connector: str, store: OffsetStore, log: Log, plan: FilesPlan) -> None:
         super().__init__(connector, store, log)
@@ -85,7 +85,7 @@ class FilesTask:
     """The task's part: writes and publishes one range of each partition."""
 
     def run(
-        self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue
+        self, batch: Batch, encoder: Encoder, producers: ProducerPool, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue
     ) -> Results:
         """Runs a batch, one split after the other, and returns a result per split it came to. What it raises came before any write."""
         options = encoder.definition.sink
@@ -100,7 +100,9 @@ class FilesTask:
 
         def write(split: Split, seconds: float) -> SplitResult:
             alone = replace(batch, splits=(split,), max_seconds=seconds, max_records=_records(batch, options))
-            return _Writing(alone, encoder, _Range(options, store, (claims, *earlier), letters)).run(stopping, make_run, as_value)
+            return _SplitWriter(alone, encoder, _RangeProducer(options, store, (claims, *earlier), letters)).run(
+                stopping, make_run, as_value
+            )
 
         deadline = time.monotonic() + batch.max_seconds
         results: list[SplitResult] = []
@@ -136,10 +138,10 @@ def _store(uri: str) -> SinkStore:
     return store
 
 
-class _Writing:
+class _SplitWriter:
     """Writes one split of a batch."""
 
-    def __init__(self, batch: Batch, encoder: Encoder, producer: _Range) -> None:
+    def __init__(self, batch: Batch, encoder: Encoder, producer: _RangeProducer) -> None:
         self._batch, self._encoder, self._producer = batch, encoder, producer
         (self._split,) = batch.splits
         source: OffsetSource = encoder.frames.source  # type: ignore[union-attr]
@@ -167,7 +169,7 @@ class _Writing:
         try:
             run.run()
             if progress.error is None and not progress.changed:
-                producer.pass_by()
+                producer.claim_gap()
         except Exception as error:  # noqa: BLE001 - as above
             failure = as_value(error)
         finally:
@@ -186,7 +188,7 @@ class _Writing:
         return replace(result, offset=moved)
 
 
-class _Range:
+class _RangeProducer:
     """Takes the place of a batch's producer: writes files of one range, which `flush` claims and publishes.
 
     `end` is the last known end of the partition's chain.
@@ -199,7 +201,7 @@ class _Range:
         self._options, self._letters = options, letters
         self._claims, *self._earlier = claims
         self._scratch = store.scratch() / uuid.uuid4().hex
-        self._progress: Progress | None = None
+        self._progress: SplitProgress | None = None
         self._place: TopicPlace | None = None
         self._topic_id = ""
         self._files = RangeFiles(options, self._scratch)
@@ -228,7 +230,7 @@ class _Range:
         """Whether the producer of dead letters is. Nothing of the range is published then: part of a chunk may have been written."""
         return self._letters.broken
 
-    def read_by(self, progress: Progress) -> None:
+    def read_by(self, progress: SplitProgress) -> None:
         """Sets the progress of the split whose records are written."""
         self._progress = progress
 
@@ -312,7 +314,7 @@ class _Range:
             words = f"{place.topic}/{place.partition} was written up to offset {done.end} by another agent"
             raise RetriableError(words, "it goes on from there; let one agent run the connector")
 
-    def pass_by(self) -> None:
+    def claim_gap(self) -> None:
         """Claims offsets after the last record that have no record, such as aborted ones, so that they are not read again forever."""
         progress = self._progress
         assert progress is not None

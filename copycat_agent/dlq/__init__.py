@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.dlq.letter import Letter, parse, record_of
+from copycat_agent.dlq.letter import DeadLetter, parse, record_of
 from copycat_agent.dlq.survey import LetterCount, ReplayProgress, Survey, group_of, latest, saved_progress, survey
 from copycat_agent.encoding import letters
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder, StageError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from copycat_agent.templates import RecordLike
 
 __all__ = [
-    "Letter",
+    "DeadLetter",
     "LetterCount",
     "LetterPlace",
     "Replay",
@@ -59,7 +59,7 @@ class LetterPlace(NamedTuple):
 class SkippedLetter(NamedTuple):
     """A letter that was left in the topic, and the reason."""
 
-    letter: Letter
+    letter: DeadLetter
     why: str
 
 
@@ -158,7 +158,7 @@ class Replay:
                 producer.close()
         return self.report
 
-    def _mine(self, reader: TopicReader, *, everything: bool) -> Iterator[Letter]:
+    def _mine(self, reader: TopicReader, *, everything: bool) -> Iterator[DeadLetter]:
         """Yields the connector's letters to replay, and marks the records between them as done."""
         starts = {} if everything else {number: progress.begin for number, progress in self._progress.items()}
         for record in reader.records(starts):
@@ -170,7 +170,7 @@ class Replay:
                 self.report.foreign += letter is None
                 progress.done(record.offset)
 
-    def _asked_for(self, reader: TopicReader, only: Collection[LetterPlace], *, everything: bool) -> Iterator[Letter]:
+    def _asked_for(self, reader: TopicReader, only: Collection[LetterPlace], *, everything: bool) -> Iterator[DeadLetter]:
         """Yields the connector's letters at these places. Earlier letters that are not done keep waiting."""
         waiting = set(only)
         starts = {number: end for number, (_, end) in reader.ranges.items()}
@@ -194,9 +194,9 @@ class Replay:
         if not self._dry_run:
             reader.save({number: progress.saved() for number, progress in self._progress.items()})
 
-    def _replay(self, letters: list[Letter]) -> None:
+    def _replay(self, letters: list[DeadLetter]) -> None:
         """Encodes and sends a group of letters, and waits for the outcome."""
-        going: list[tuple[Letter, Message]] = []
+        going: list[tuple[DeadLetter, Message]] = []
         for letter in letters:
             try:
                 message = self._message(letter)
@@ -215,7 +215,7 @@ class Replay:
         else:
             self._send(going)
 
-    def _message(self, letter: Letter) -> Message | None:
+    def _message(self, letter: DeadLetter) -> Message | None:
         """Returns the definition's message for a letter. Raises StageError, DataError when it is not whole, BlockedError for its topic."""
         if not letter.is_whole:
             raise DataError(f"its bytes are not all there ({letter.said})", f"see what is lost: copycat losses {self._definition.name}")
@@ -227,7 +227,7 @@ class Replay:
         self._producer.topics.partitions(message[0])
         return message
 
-    def _messages_of_part(self, letter: Letter, draft: Draft) -> tuple[Message, ...]:
+    def _messages_of_part(self, letter: DeadLetter, draft: Draft) -> tuple[Message, ...]:
         """Returns the messages of a part of a record. Its first part comes before it, a dead letter too when the record was bad."""
         record = (letter.host, letter.part_of)
         if letter.part == 1:
@@ -247,7 +247,7 @@ class Replay:
         headers = letters.part_headers(letter.part, part.record, is_last=letter.is_last)
         return self._bind(letter).encode_part(part, headers)
 
-    def _bind(self, letter: Letter) -> SplitEncoder:
+    def _bind(self, letter: DeadLetter) -> SplitEncoder:
         """Returns the encoder for the letter's file, cached for the letters that follow: those of one file mostly lie together."""
         origin = (letter.path, letter.file_key, letter.file_time_ms, letter.host)
         if self._bound is None or self._bound[0] != origin:
@@ -257,7 +257,7 @@ class Replay:
             self._bound = origin, self._encoder.bind(split, self._producer.topics.partitions, 0, letter.host or None, origin=known)
         return self._bound[1]
 
-    def _send(self, going: list[tuple[Letter, Message]]) -> None:
+    def _send(self, going: list[tuple[DeadLetter, Message]]) -> None:
         while going:
             sent, refused = len(going), None
             try:
@@ -269,7 +269,7 @@ class Replay:
             if refused is not None:
                 self._leave(going.pop(0)[0], f"stage send: {refused}")
 
-    def _settle(self, sent: list[tuple[Letter, Message]]) -> None:
+    def _settle(self, sent: list[tuple[DeadLetter, Message]]) -> None:
         """Waits for acknowledgements. If Kafka refuses a record, sends each letter again by itself, which may duplicate the others."""
         try:
             self._producer.flush()
@@ -284,19 +284,19 @@ class Replay:
             self.report.sent += 1
             self._done(letter)
 
-    def _done(self, letter: Letter) -> None:
+    def _done(self, letter: DeadLetter) -> None:
         self._progress[letter.partition].done(letter.offset)
 
-    def _leave(self, letter: Letter, why: str) -> None:
+    def _leave(self, letter: DeadLetter, why: str) -> None:
         self._progress[letter.partition].leave(letter.offset)
         self.report.left += 1
         if len(self.report.named) < NAMED_MAX:
             self.report.named.append(SkippedLetter(letter, why))
 
 
-def _group(letters: Iterator[Letter]) -> list[Letter]:
+def _group(letters: Iterator[DeadLetter]) -> list[DeadLetter]:
     """Returns the next letters, up to the limits of a group."""
-    group: list[Letter] = []
+    group: list[DeadLetter] = []
     size_bytes = 0
     for letter in islice(letters, GROUP_LETTERS):
         group.append(letter)

@@ -16,7 +16,7 @@ _NUMBER = re.compile(rb"\d{1,19}")
 _TIME = re.compile(rb"-?\d{1,19}")
 
 
-class Letter(NamedTuple):
+class DeadLetter(NamedTuple):
     """A dead letter. `raw` are the record's bytes, None when they were left out; `said` says why they are not all, "" when they are.
 
     `partition` and `offset` are its place in the dead-letter topic; `start` and `end` the record's bytes in the file `path` on
@@ -73,7 +73,7 @@ class Letter(NamedTuple):
         return f"record {self.number}" if self.by_record else f"bytes {self.start} to {self.end}, record {self.number}"
 
 
-def parse(record: Received) -> Letter | None:
+def parse(record: Received) -> DeadLetter | None:
     """Returns the dead letter in `record`, None if it is something else or has broken headers."""
     headers = {name: value for name, value in record.headers if value is not None}
     start, end, record_number = (_number(headers, name) for name in (letters.OFFSET, letters.END, letters.RECORD))
@@ -82,7 +82,7 @@ def parse(record: Received) -> Letter | None:
     if not needed or start is None or end is None or record_number is None or file_time is None or end < start:
         return None
     texts = {name: value.decode("utf-8", "backslashreplace") for name, value in headers.items()}
-    return Letter(
+    return DeadLetter(
         partition=record.partition,
         offset=record.offset,
         at_ms=record.timestamp_ms,
@@ -145,7 +145,7 @@ _ENTIRE = "its format cannot read this record without the rest of its file"
 class _SingleRecordFile:
     """A `RecordFile` that holds the bytes of one record."""
 
-    def __init__(self, letter: Letter) -> None:
+    def __init__(self, letter: DeadLetter) -> None:
         self._raw = letter.raw or b""
         self.name = letter.path
         self.memo: dict[str, Any] = {}
@@ -158,7 +158,7 @@ class _SingleRecordFile:
         return self._raw[position : position + size]
 
 
-def record_of(letter: Letter, frames: Frames | RecordFormat) -> Draft:
+def record_of(letter: DeadLetter, frames: Frames | RecordFormat) -> Draft:
     """Returns the record of a letter that is whole: bytes as framed, or fields if the format parses them.
 
     A format whose records need their file's header has a method `alone(raw, columns)`, which gets the column names in the letter; for
@@ -196,7 +196,7 @@ def _fields(raw: bytes) -> dict[str, Any]:
     return fields
 
 
-def _read(letter: Letter, form: RecordFormat) -> Draft:
+def _read(letter: DeadLetter, form: RecordFormat) -> Draft:
     file = _SingleRecordFile(letter)
     try:
         frames = list(form.frames(file, 0, file.size, final=True))

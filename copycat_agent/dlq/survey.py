@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from copycat_agent.dlq.letter import Letter, parse
+from copycat_agent.dlq.letter import DeadLetter, parse
 from copycat_agent.options import Definition
 from copycat_agent.producer.consuming import GroupPosition, Received, TopicReader
 
@@ -122,7 +122,7 @@ def _of_group(reader: TopicReader, definition: Definition, group: str) -> dict[i
         return other.positions()
 
 
-class Kind(NamedTuple):
+class LetterKind(NamedTuple):
     """The key by which letters are counted."""
 
     connector: str
@@ -139,7 +139,7 @@ class LetterCount:
     first_ms: int | None = None
     last_ms: int | None = None
 
-    def add(self, letter: Letter, *, is_done: bool | None) -> None:
+    def add(self, letter: DeadLetter, *, is_done: bool | None) -> None:
         """Counts a letter."""
         self.letters += 1
         if is_done is not None:
@@ -155,7 +155,7 @@ class Survey:
 
     topic: str
     exists: bool
-    tallies: dict[Kind, LetterCount] = field(default_factory=dict)
+    tallies: dict[LetterKind, LetterCount] = field(default_factory=dict)
     foreign: int = 0
 
 
@@ -171,20 +171,20 @@ def survey(reader: TopicReader, replayed: Replayed, seen: Callable[[int], None] 
         if letter is None:
             found.foreign += 1
             continue
-        kind = Kind(letter.connector, letter.stage, letter.error)
+        kind = LetterKind(letter.connector, letter.stage, letter.error)
         progress = replayed.get(letter.connector)
         is_done = None if progress is None else progress.get(letter.partition, ReplayProgress()).is_done(letter.offset)
         found.tallies.setdefault(kind, LetterCount()).add(letter, is_done=is_done)
     return found
 
 
-def latest(reader: TopicReader, names: frozenset[str], limit: int, seen: Callable[[int], None] = lambda _: None) -> tuple[Letter, ...]:
+def latest(reader: TopicReader, names: frozenset[str], limit: int, seen: Callable[[int], None] = lambda _: None) -> tuple[DeadLetter, ...]:
     """Returns the newest letters of a connector (under all its names), at most `limit`, oldest first."""
     mine = (letter for letter in map(parse, _counted(reader, seen)) if letter is not None and letter.connector in names)
     return tuple(sorted(heapq.nlargest(limit, mine, _age), key=_age))  # no more than so many are held at a time
 
 
-def _age(letter: Letter) -> tuple[int, int, int]:
+def _age(letter: DeadLetter) -> tuple[int, int, int]:
     return letter.at_ms or 0, letter.partition, letter.offset
 
 

@@ -44,7 +44,7 @@ class StepTrouble(NamedTuple):
 
 
 @dataclass(slots=True)
-class Encoded:
+class EncodedRecords:
     """The result of encoding some of a chunk's records.
 
     `messages` are to be sent: whole ones, or values alone if the layout is steady. `drops` has for each dropped record the number of
@@ -67,10 +67,10 @@ class Encoded:
         """Returns the counts of the records, for when they are settled."""
         return Counts(acknowledged=len(self.messages), dropped=len(self.drops), kept=len(self.kept))
 
-    def up_to(self, sent: int) -> Encoded:
+    def up_to(self, sent: int) -> EncodedRecords:
         """Returns the part of it before the record whose message is the `sent`-th from 0."""
         drops, kept = self.drops[: bisect_right(self.drops, sent)], self.kept[: bisect_left(self.kept, sent)]
-        return Encoded(self.messages[:sent], drops, kept, [one for one in self.troubles if one.messages <= sent])
+        return EncodedRecords(self.messages[:sent], drops, kept, [one for one in self.troubles if one.messages <= sent])
 
 
 class ChunkEncoding:
@@ -97,9 +97,9 @@ class ChunkEncoding:
         """Skips records that were handled otherwise."""
         next(islice(self._records, records, records), None)
 
-    def take(self, most: int, until: float) -> Encoded:
+    def take(self, most: int, until: float) -> EncodedRecords:
         """Returns the records up to the next bad one, or to the chunk's end; at most `most`, and none once it is later than `until`."""
-        encoded = Encoded()
+        encoded = EncodedRecords()
         draft, steps, make, append = self._draft, self._steps, self._make, encoded.messages.append
         try:
             for draft.value, (draft.start, draft.end), draft.number, envelope in islice(self._records, most):
@@ -121,7 +121,7 @@ class ChunkEncoding:
             encoded.error = error
         return encoded
 
-    def _note(self, encoded: Encoded, *, kept: bool) -> None:
+    def _note(self, encoded: EncodedRecords, *, kept: bool) -> None:
         draft = self._draft
         if kept:
             encoded.kept.append(len(encoded.messages) - 1)
@@ -143,7 +143,7 @@ class ChunkEncoding:
 class UniformEncoding(ChunkEncoding):
     """A chunk whose messages are all made: no steps are left, and no record is bad."""
 
-    def __init__(self, chunk: Chunk | Parsed, number: int, encoded: Encoded) -> None:
+    def __init__(self, chunk: Chunk | Parsed, number: int, encoded: EncodedRecords) -> None:
         self._chunk, self._first = chunk, number
         self._encoded = encoded
 
@@ -152,9 +152,9 @@ class UniformEncoding(ChunkEncoding):
         messages, drops = self._encoded.messages, self._encoded.drops
         dropped = sum(before + index < records for index, before in enumerate(drops))
         sent = records - dropped
-        self._encoded = Encoded(messages[sent:], [before - sent for before in drops[dropped:]])
+        self._encoded = EncodedRecords(messages[sent:], [before - sent for before in drops[dropped:]])
 
-    def take(self, most: int, until: float) -> Encoded:
+    def take(self, most: int, until: float) -> EncodedRecords:
         """Returns all records, whatever the arguments: they are already in memory."""
         del most, until
         return self._encoded

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.converters import CONVERTERS
-from copycat_agent.encoding.bulk import ChunkEncoding, Encoded, UniformEncoding, places
+from copycat_agent.encoding.bulk import ChunkEncoding, EncodedRecords, UniformEncoding, places
 from copycat_agent.encoding.files_layout import FilesLayout, changes_fields
 from copycat_agent.encoding.layout import Headers, MessageLayout, SplitLayout, host_name
 from copycat_agent.encoding.record_parts import FirstPartResult, PartOfRecord, PartSteps
@@ -350,12 +350,12 @@ class BulkEncoder:
         steps = self._null_steps if kinds == {type(None)} else self._steps
         layout = self._make_layout()
         if not steps and (messages := layout.messages(chunk)) is not None:
-            return UniformEncoding(chunk, number, Encoded(messages))
+            return UniformEncoding(chunk, number, EncodedRecords(messages))
         return ChunkEncoding(layout, steps, chunk, number, None if owns else raw, owns_fields=owns)
 
-    def _by_columns(self, chunk: Parsed, rows: ArrowRows, number: int) -> Encoded | None:
+    def _by_columns(self, chunk: Parsed, rows: ArrowRows, number: int) -> EncodedRecords | None:
         """Returns the messages of rows whose values are made at once; all else is made one by one. None if that is not possible."""
-        layout, encoded = self._of_definition, Encoded()
+        layout, encoded = self._of_definition, EncodedRecords()
         if layout.is_steady or (values := layout.rows(rows.batch)) is None:
             return None
         few = chunk._replace(values=ArrowRows(rows.batch.select(layout.asks_for(rows.batch.schema.names))))

@@ -171,7 +171,7 @@ class _Window:
     common: Mapping[str, object] | None = None
 
 
-class Repeats:
+class RepeatFilter:
     """Decides which events are written.
 
     Events are the same if logger, level, words and the field `connector` are. The first is written; an identical one (all fields) is

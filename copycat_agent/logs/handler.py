@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TextIO
 
-from copycat_agent.logs.events import Event, Repeats, event_of, text_line
+from copycat_agent.logs.events import Event, RepeatFilter, event_of, text_line
 
 PATIENCE_SECONDS = 1.0
 """How long a line waits for a reader that does not read. After a time-out, later lines do not wait until one gets through."""
@@ -142,7 +142,7 @@ class Handler(logging.Handler):
         super().__init__()
         self._sink = sink
         self._line = line
-        self._repeats = Repeats(clock)
+        self._repeats = RepeatFilter(clock)
         self._recent = RecentLines()
         self._lost = 0
         self._timer: threading.Timer | None = None

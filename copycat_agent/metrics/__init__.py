@@ -16,8 +16,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from copycat_agent import logs
 from copycat_agent.control import Control
 from copycat_agent.errors import CopycatError
-from copycat_agent.metrics.families import FAMILIES, Family, Snapshot
-from copycat_agent.metrics.health import Health, Trouble, Verdict
+from copycat_agent.metrics.families import FAMILIES, MetricFamily, Snapshot
+from copycat_agent.metrics.health import Health, HealthProblem, Verdict
 from copycat_agent.metrics.processes import Processes
 from copycat_agent.model import LossReason, LossTotal
 from copycat_agent.templates import time_text
@@ -26,7 +26,7 @@ from copycat_agent.worker.status import BOUNDS_SECONDS, Timing
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-__all__ = ["PATHS", "Health", "Trouble", "Verdict", "health_app"]
+__all__ = ["PATHS", "Health", "HealthProblem", "Verdict", "health_app"]
 
 
 PREFIX = "copycat_"
@@ -70,7 +70,7 @@ class AgentCollector:
         return self._losses
 
 
-def _metric(family: Family) -> Metric:
+def _metric(family: MetricFamily) -> Metric:
     make = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}[family.kind]
     metric: Metric = make(PREFIX + family.name, family.meaning, labels=family.labels)
     return metric

@@ -22,7 +22,7 @@ from copycat_agent.worker import State, Status
 Kind = Literal["starting", "stopping", "stuck", "stalled", "failed", "blocked", "offsets_unsaved"]
 
 
-class Trouble(NamedTuple):
+class HealthProblem(NamedTuple):
     """One reason for a bad verdict. `connector` is "" for the agent itself; `since` in epoch seconds; `action` is a command to run."""
 
     kind: Kind
@@ -36,7 +36,7 @@ class Trouble(NamedTuple):
 class Verdict:
     """The answer to a check. `resting` says which connectors are paused, stopped or disabled."""
 
-    troubles: tuple[Trouble, ...] = ()
+    troubles: tuple[HealthProblem, ...] = ()
     resting: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -105,22 +105,22 @@ class Health:
         known = status.state is State.STARTING or status.lag.oldest_unread_ms
         return _Stall(progress, now, max(0.0, self._wall() - begun) if known else 0.0)
 
-    def _not_ready(self, view: AgentView, statuses: tuple[Status, ...]) -> tuple[Trouble, ...]:
+    def _not_ready(self, view: AgentView, statuses: tuple[Status, ...]) -> tuple[HealthProblem, ...]:
         if view.stopping:
             return tuple(one for one in self._agents_own(view) if one.kind == "stopping")
         if self._was_ready:
             return ()
         starting = tuple(
-            Trouble("starting", status.name, "it has not looked at its files yet", status.since, f"copycat describe {status.name}")
+            HealthProblem("starting", status.name, "it has not looked at its files yet", status.since, f"copycat describe {status.name}")
             for status in statuses
             if status.state is State.STARTING and status.enabled
         )
         if not starting and view.last_reload is None and not statuses:
-            starting = (Trouble("starting", "", "definitions are not loaded yet", view.started, "copycat status"),)
+            starting = (HealthProblem("starting", "", "definitions are not loaded yet", view.started, "copycat status"),)
         self._was_ready = not starting
         return starting
 
-    def _agents_own(self, view: AgentView) -> tuple[Trouble, ...]:
+    def _agents_own(self, view: AgentView) -> tuple[HealthProblem, ...]:
         """Returns the troubles of the agent itself, with the time at which each was first seen."""
         found: list[tuple[Kind, str, str, str]] = []
         if view.stopping:
@@ -133,18 +133,18 @@ class Health:
         with self._lock:
             now = self._wall()
             self._seen = {(kind, name): self._seen.get((kind, name), now) for kind, name, _, _ in found}
-            return tuple(Trouble(kind, name, why, self._seen[kind, name], action) for kind, name, why, action in found)
+            return tuple(HealthProblem(kind, name, why, self._seen[kind, name], action) for kind, name, why, action in found)
 
-    def _of(self, status: Status, stalled_seconds: float, view: AgentView) -> Trouble | None:
+    def _of(self, status: Status, stalled_seconds: float, view: AgentView) -> HealthProblem | None:
         """Returns a connector's worst trouble, None without any."""
         if status.state is State.FAILED:
-            return Trouble("failed", status.name, status.reason, status.since, f"copycat ctl restart {status.name}")
+            return HealthProblem("failed", status.name, status.reason, status.since, f"copycat ctl restart {status.name}")
         if status.state is State.BLOCKED:
-            return Trouble("blocked", status.name, status.reason, status.since, f"copycat doctor {view.directory}")
+            return HealthProblem("blocked", status.name, status.reason, status.since, f"copycat doctor {view.directory}")
         if stalled_seconds <= self._control.options.api.stalled_after:
             return None
         since = self._wall() - stalled_seconds
-        return Trouble("stalled", status.name, _stall(status, stalled_seconds), since, f"copycat describe {status.name}")
+        return HealthProblem("stalled", status.name, _stall(status, stalled_seconds), since, f"copycat describe {status.name}")
 
 
 def _has_to_move(status: Status) -> bool:

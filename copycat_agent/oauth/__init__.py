@@ -159,7 +159,7 @@ class Tokens:
         extensions: dict[str, str] = getattr(self._options, "extensions", {})
         return kept.text, time.time() + kept.until - time.monotonic(), "", extensions
 
-    def distrust(self) -> None:
+    def invalidate(self) -> None:
         """Drops a refused token: the next client gets a new one. Keys may have been changed, or the token revoked."""
         kept = self._kept
         if kept is not None and time.monotonic() - kept.got > TRUSTED_SECONDS:

@@ -92,10 +92,10 @@ def load(directory: Path) -> StoredIdentity | None:
         return parse(path, text)
     except (ValueError, TypeError, KeyError, RecursionError):
         msg = f"{path} is damaged: it does not say who this agent is in Kafka"
-        raise FatalError(msg, way_out(path)) from None
+        raise FatalError(msg, recovery_hint(path)) from None
 
 
-def way_out(path: Path) -> str:
+def recovery_hint(path: Path) -> str:
     """Returns a hint what to do about a damaged file."""
     return (
         f"restore it from a backup; or move it away: the agent goes by the uuid in offsets.db then, and when that is gone as well,"

@@ -51,7 +51,7 @@ class Commit:
     losses: Collection[Loss] = ()
     accounts: Mapping[SourcePartition, Account] = field(default_factory=dict)
     lanes: LaneCommit | OperatorChange | None = None
-    may_rewind: bool = False
+    allow_rewind: bool = False
     error: CopycatError | None = None
     is_done: bool = False
 
@@ -67,7 +67,7 @@ class Commit:
         """
         connection.execute("SAVEPOINT one")
         try:
-            self.error = None if self.may_rewind else self._backwards(connection)
+            self.error = None if self.allow_rewind else self._backwards(connection)
             deleted = self.error is None and self._save(connection, entries)
         except Exception as error:
             if not (is_callers(error) and connection.in_transaction):
@@ -206,9 +206,9 @@ class OpenStore:
         try:
             self._replica.log.publish(changes, lambda: everything(self._connection, kept))
         except FencedError as error:
-            raise self.depose(str(error)) from error
+            raise self.mark_fenced(str(error)) from error
 
-    def depose(self, why: str) -> FatalError:
+    def mark_fenced(self, why: str) -> FatalError:
         """Refuses everything from now on, because another process has taken over this agent's state. Returns the error to raise."""
         failure = FatalError(f"another process has taken over: {why}", "start this one again with --standby, and it takes over in its turn")
         with self._lock:
@@ -230,15 +230,15 @@ class OpenStore:
         accounts: Mapping[SourcePartition, Account] | None = None,
         moved: LaneCommit | None = NOTHING_WRITTEN,
         *,
-        may_rewind: bool = False,
+        allow_rewind: bool = False,
     ) -> bool:
         """Saves rows, deletes `forget`, enters `losses`, adds to `accounts` and saves lanes that `moved`, in one transaction.
 
         `moved` is None for a connector that runs without lanes after `leave_lanes`. What is in both `saved` and `forget` is deleted.
         Returns whether there was anything to save. Raises FatalError if an offset, or a lane, would move backwards, which is a bug unless
-        `may_rewind`.
+        `allow_rewind`.
         """
-        return self._write(Commit(saved, forget, losses, accounts or {}, moved, may_rewind))
+        return self._write(Commit(saved, forget, losses, accounts or {}, moved, allow_rewind))
 
     @property
     def waiting(self) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.model import OFFSETS_TOPIC, OffsetsPartition, SourcePartition, is_connector_id, new_connector_id
 from copycat_agent.offsets import lane_rows, lanes, saved_rows
 from copycat_agent.offsets.lane_rows import BindingRow, NameRow
-from copycat_agent.transactions.opening import Lanes
+from copycat_agent.transactions.opening import LaneGroup
 
 if TYPE_CHECKING:
     import sqlite3
@@ -24,10 +24,10 @@ UNKNOWN = OffsetsPartition(OFFSETS_TOPIC, -1)
 def take_over(connection: sqlite3.Connection, connector: str, agent: str) -> None:
     """Makes the next opening also take over the lanes of that agent's connector of the same name. Moves no offset back."""
     lane_rows.forget_agents(connection, connector)
-    lane_rows.save_place(connection, connector, Lanes(connector, UNKNOWN, agent=agent))
+    lane_rows.save_place(connection, connector, LaneGroup(connector, UNKNOWN, agent=agent))
 
 
-def looked_up(connection: sqlite3.Connection, connector: str, found: Iterable[Lanes]) -> None:
+def looked_up(connection: sqlite3.Connection, connector: str, found: Iterable[LaneGroup]) -> None:
     """Saves the lanes that Kafka has under the connector's names. If it has none, it is asked again until lanes are opened.
 
     The first id found becomes the connector's own, unless it has opened lanes under another one. Lanes that are known to belong to another
@@ -51,7 +51,7 @@ def looked_up(connection: sqlite3.Connection, connector: str, found: Iterable[La
         known = known._replace(id=ids[0])
         if owners[known.id] not in {"", connector}:
             lane_rows.save_identified(connection, owners[known.id], _fresh_identity())
-        lane_rows.save_place(connection, connector, Lanes(known.id, UNKNOWN))
+        lane_rows.save_place(connection, connector, LaneGroup(known.id, UNKNOWN))
     for group in theirs:
         if group.agent or group.key != known.id:
             lane_rows.save_place(connection, connector, group)
@@ -77,7 +77,7 @@ def renamed_since(connection: sqlite3.Connection, connector: str, key: str) -> N
         lane_rows.save_identified(connection, connector, NameRow(new_connector_id(), asks=1, registered=connector))
 
 
-def _forget_old_owners(connection: sqlite3.Connection, connector: str, kept: lanes.SavedLanes, found: Iterable[Lanes]) -> None:
+def _forget_old_owners(connection: sqlite3.Connection, connector: str, kept: lanes.SavedLanes, found: Iterable[LaneGroup]) -> None:
     """Gives up ids of other connectors here that Kafka has under this connector's name, unless their own rename is not in Kafka yet."""
     asked_for = {group.key for group in kept.before if group.place == UNKNOWN}
     for one in found:
@@ -117,7 +117,7 @@ def rename(
         lane_rows.mark(connection, kept, wish=True)
         _hand_over(connection, old, new, moved)
     elif moved and is_lost and not is_known:
-        lane_rows.save_place(connection, new, Lanes(old, UNKNOWN))  # Kafka may know more than the store, which was lost
+        lane_rows.save_place(connection, new, LaneGroup(old, UNKNOWN))  # Kafka may know more than the store, which was lost
     else:
         lane_rows.changed(connection, moved, wish=False)
     if moved or is_known:
@@ -137,7 +137,7 @@ def _hand_over(connection: sqlite3.Connection, old: str, new: str, moved: Collec
     lane_rows.forget_lanes(connection, old)
     lane_rows.save_identified(connection, old, _fresh_identity())  # first, because ids are unique
     if is_used:
-        lane_rows.save_place(connection, new, Lanes(theirs.id, UNKNOWN))  # a first opening may have been killed after it wrote to Kafka
+        lane_rows.save_place(connection, new, LaneGroup(theirs.id, UNKNOWN))  # a first opening may have been killed after it wrote to Kafka
     else:
         is_reset = lane_rows.binding(connection, new).adopt == "local"
         asks = 0 if is_reset or (ours is not None and not ours.asks) else 1

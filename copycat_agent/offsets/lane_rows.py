@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from copycat_agent.model import STATE_KEY, Head, OffsetsPartition, SourcePartition, new_connector_id
 from copycat_agent.offsets import saved_rows
 from copycat_agent.offsets.saved_rows import checksum
-from copycat_agent.transactions.opening import Adopt, Lanes
+from copycat_agent.transactions.opening import Adopt, LaneGroup
 
 if TYPE_CHECKING:
     import sqlite3
@@ -109,7 +109,7 @@ def forget_lanes(connection: sqlite3.Connection, connector: str) -> None:
         connection.execute(f"DELETE FROM {table} WHERE connector = ?", (connector,))  # noqa: S608 - constants
 
 
-def forget_group(connection: sqlite3.Connection, connector: str, group: Lanes) -> None:
+def forget_group(connection: sqlite3.Connection, connector: str, group: LaneGroup) -> None:
     """Deletes one group of the connector's lanes."""
     for table in ("places", "lanes"):
         query = f"DELETE FROM {table} WHERE connector = ? AND agent = ? AND name = ?"  # noqa: S608 - constants
@@ -119,12 +119,12 @@ def forget_group(connection: sqlite3.Connection, connector: str, group: Lanes) -
 def replace_lanes(connection: sqlite3.Connection, connector: str, place: OffsetsPartition, heads: Mapping[int, Head]) -> None:
     """Replaces all lanes of the connector."""
     forget_lanes(connection, connector)
-    own = Lanes(identify(connection, connector).id, place, heads)
+    own = LaneGroup(identify(connection, connector).id, place, heads)
     save_place(connection, connector, own)
     save_heads(connection, connector, own, heads)
 
 
-def groups(connection: sqlite3.Connection, connector: str) -> list[Lanes]:
+def groups(connection: sqlite3.Connection, connector: str) -> list[LaneGroup]:
     """Returns the connector's own lanes and those that it takes over, by agent and key."""
     places = connection.execute("SELECT agent, name, topic, part FROM places WHERE connector = ? ORDER BY agent, name", (connector,))
     heads: dict[tuple[str, str], dict[int, Head]] = {}
@@ -132,7 +132,7 @@ def groups(connection: sqlite3.Connection, connector: str) -> list[Lanes]:
         "SELECT agent, name, number, seq, nonce, position FROM lanes WHERE connector = ? ORDER BY number", (connector,)
     ):
         heads.setdefault((agent, name), {})[number] = Head(*head)
-    return [Lanes(name, OffsetsPartition(*place), heads.get((agent, name), {}), agent) for agent, name, *place in places]
+    return [LaneGroup(name, OffsetsPartition(*place), heads.get((agent, name), {}), agent) for agent, name, *place in places]
 
 
 def binding(connection: sqlite3.Connection, connector: str) -> BindingRow:
@@ -146,12 +146,12 @@ def bind(connection: sqlite3.Connection, connector: str, bound: BindingRow) -> N
     _save(connection, "bindings", [(connector, *bound)])
 
 
-def save_place(connection: sqlite3.Connection, connector: str, group: Lanes) -> None:
+def save_place(connection: sqlite3.Connection, connector: str, group: LaneGroup) -> None:
     """Saves the place of lanes in Kafka. They are the connector's own, or lanes that it takes over (`lanes.SavedLanes`)."""
     _save(connection, "places", [(connector, group.agent, group.key, *group.place)])
 
 
-def save_heads(connection: sqlite3.Connection, connector: str, group: Lanes, heads: Mapping[int, Head]) -> None:
+def save_heads(connection: sqlite3.Connection, connector: str, group: LaneGroup, heads: Mapping[int, Head]) -> None:
     """Saves heads of some lanes of a group."""
     _save(connection, "lanes", [(connector, group.agent, group.key, number, *head) for number, head in heads.items()])
 

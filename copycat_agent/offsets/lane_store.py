@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from copycat_agent.offsets.lanes import SavedLanes
     from copycat_agent.offsets.state_dir import StateDir
     from copycat_agent.offsets.store_file import OpenedStore
-    from copycat_agent.transactions.opening import Adopt, Lanes, LaneSnapshot
+    from copycat_agent.transactions.opening import Adopt, LaneGroup, LaneSnapshot
 
 
 class LaneStore(OpenStore):
@@ -106,7 +106,7 @@ class LaneStore(OpenStore):
             lane_rows.identify(connection, connector)
             return lanes.kept(connection, connector)
 
-    def looked_up(self, connector: str, found: Iterable[Lanes]) -> None:
+    def looked_up(self, connector: str, found: Iterable[LaneGroup]) -> None:
         """Saves the lanes that Kafka has for the connector's names (`connector_names.looked_up`)."""
         with self.writing() as connection:
             connector_names.looked_up(connection, connector, found)
@@ -121,7 +121,7 @@ class LaneStore(OpenStore):
         connector: str,
         cluster: str,
         place: OffsetsPartition,
-        truth: LaneSnapshot,
+        snapshot: LaneSnapshot,
         published: Iterable[tuple[SourcePartition, SavedRow | None]] = (),
         *,
         keeps_accounts: bool = False,
@@ -134,8 +134,8 @@ class LaneStore(OpenStore):
         with self.writing() as connection:
             known = lanes.kept(connection, connector)
             steps = {number: head.seq for number, head in known.heads.items()} if known.adopt == "topic" else {}
-            unknown = [one for one in truth.positions if one.seq > steps.get(one.lane, 0)]
-            news = lanes.opened(connection, connector, cluster, place, truth, dict(published))
+            unknown = [one for one in snapshot.positions if one.seq > steps.get(one.lane, 0)]
+            news = lanes.opened(connection, connector, cluster, place, snapshot, dict(published))
             self._enter(connection, unknown, keeps_accounts=keeps_accounts)
         return tuple(news)
 

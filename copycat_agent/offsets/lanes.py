@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from copycat_agent.errors import FatalError, PositionsError
 from copycat_agent.model import OFFSETS_TOPIC, Head, OffsetsPartition, SavedRow, SourcePartition
 from copycat_agent.offsets import lane_rows, saved_rows
-from copycat_agent.transactions.opening import Adopt, Lanes
+from copycat_agent.transactions.opening import Adopt, LaneGroup
 
 if TYPE_CHECKING:
     import sqlite3
@@ -42,7 +42,7 @@ class SavedLanes:
     place: OffsetsPartition | None = None
     heads: dict[int, Head] = field(default_factory=dict)
     adopt: Adopt = ""
-    before: tuple[Lanes, ...] = ()
+    before: tuple[LaneGroup, ...] = ()
     copied: bool = False
     unused: bool = False
     id: str = ""
@@ -97,7 +97,7 @@ def opened(
     there = {**published, **{one.partition: one.offset for one in truth.positions if one.is_last}}
     if known.adopt == "topic":
         _forget_published(connection, connector, there.keys())
-    news = apply(connection, truth.positions, may_rewind=known.adopt == "topic")
+    news = apply(connection, truth.positions, allow_rewind=known.adopt == "topic")
     lane_rows.replace_lanes(connection, connector, place, truth.heads)
     lane_rows.save_identified(connection, connector, lane_rows.identify(connection, connector)._replace(asks=0, registered=connector))
     lane_rows.bind(connection, connector, lane_rows.BindingRow(cluster))
@@ -119,7 +119,7 @@ def refused(connection: sqlite3.Connection, connector: str, own: Collection[Posi
     """Called if the host is a copy, or was copied. Saves positions that it has committed itself. Returns those that were unknown here."""
     heads = kept(connection, connector).heads
     unknown = [one for one in own if one.seq > heads.get(one.lane, Head()).seq]
-    apply(connection, unknown, may_rewind=False)
+    apply(connection, unknown, allow_rewind=False)
     for one in unknown:
         before = heads.get(one.lane, Head())
         heads[one.lane] = before._replace(seq=max(one.seq, before.seq))
@@ -139,19 +139,19 @@ def _at(head: Head | None) -> str:
     return f"step {head.seq}" if head else "no step"
 
 
-def apply(connection: sqlite3.Connection, positions: Iterable[Position], *, may_rewind: bool) -> list[Position]:
+def apply(connection: sqlite3.Connection, positions: Iterable[Position], *, allow_rewind: bool) -> list[Position]:
     """Saves positions from Kafka. Returns those that count here: a later wish of a person outranks them, and so does a row further on."""
     positions = list(positions)
-    saved = [one for one in positions if one.is_last and _apply(connection, one, may_rewind=may_rewind)]
+    saved = [one for one in positions if one.is_last and _apply(connection, one, allow_rewind=allow_rewind)]
     count, partitions = {id(one) for one in saved}, {one.partition for one in saved}
     return [one for one in positions if id(one) in count or (not one.is_last and one.partition in partitions)]
 
 
-def _apply(connection: sqlite3.Connection, position: Position, *, may_rewind: bool) -> bool:
+def _apply(connection: sqlite3.Connection, position: Position, *, allow_rewind: bool) -> bool:
     partition, row = position.partition, position.offset
     assert row is not None, "a forgotten partition has no position"
     (wish,) = connection.execute("SELECT wish FROM unpublished WHERE connector = ? AND key = ?", partition).fetchone() or (0,)
-    if wish or (saved_rows.further(connection, partition, row) is not None and not may_rewind):
+    if wish or (saved_rows.further(connection, partition, row) is not None and not allow_rewind):
         return False
     saved_rows.save(connection, {partition: row})
     lane_rows.unmark(connection, [partition])
@@ -179,7 +179,7 @@ def backwards(connection: sqlite3.Connection, connector: str, heads: Mapping[int
 def save_heads(connection: sqlite3.Connection, connector: str, heads: Mapping[int, Head]) -> None:
     """Saves heads of the connector's own lanes."""
     key = lane_rows.identify(connection, connector).id
-    lane_rows.save_heads(connection, connector, Lanes(key, OffsetsPartition("", -1)), heads)
+    lane_rows.save_heads(connection, connector, LaneGroup(key, OffsetsPartition("", -1)), heads)
 
 
 def adopt(connection: sqlite3.Connection, connector: str, which: Adopt) -> None:

@@ -136,7 +136,7 @@ class OffsetStore(LaneStore):
 
     def reset(self, saved: Mapping[SourcePartition, SavedRow], forget: Collection[SourcePartition] = ()) -> None:
         """As `commit`, on a person's request: positions may move backwards."""
-        self._write(Commit(saved, forget, lanes=OperatorChange(is_lost=bool(self._kept.nonces)), may_rewind=True))
+        self._write(Commit(saved, forget, lanes=OperatorChange(is_lost=bool(self._kept.nonces)), allow_rewind=True))
 
     def forget(self, partitions: Iterable[SourcePartition]) -> None:
         """Deletes the offsets of these partitions, on a person's request. Unknown ones are ignored."""

@@ -115,7 +115,7 @@ def _refuse_undecided(database: Path) -> None:
     marker = marker_of(database)
     if marker.exists():
         msg = f"a damaged offset store was moved aside here and nobody has decided yet; see {marker}"
-        raise FatalError(msg, way_out(database))
+        raise FatalError(msg, recovery_hint(database))
 
 
 def _up_to_date(database: Path) -> sqlite3.Connection:
@@ -230,10 +230,10 @@ def quarantine(directory: StateDir, database: Path, reason: str) -> FatalError:
         msg = f"the offset store {database} is damaged ({reason}) and could not be moved aside: {error.strerror}"
         return FatalError(msg, f"move {database}* away by hand, then restore a backup")
     msg = f"the offset store is damaged ({reason}); it was moved to {target}"
-    return FatalError(msg, way_out(database))
+    return FatalError(msg, recovery_hint(database))
 
 
-def way_out(database: Path) -> str:
+def recovery_hint(database: Path) -> str:
     """Returns a hint what to do about a quarantined store."""
     marker = marker_of(database)
     return (

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, SerializeAsAny, StringConstraints
 
-from copycat_agent.display import Mask
+from copycat_agent.display import SecretMask
 from copycat_agent.options.kafka_access import KafkaOptions, SchemaRegistryOptions
 from copycat_agent.options.values import ByteSize, Duration, JvmMemory, Options, Regex, ScalarText
 
@@ -270,9 +270,9 @@ class Definition(Options):
         self._secrets = frozenset(secrets)
 
     @property
-    def mask(self) -> Mask:
+    def mask(self) -> SecretMask:
         """Returns a mask for everything that people see of this definition and its records: it hides texts from files and credentials."""
-        return Mask(self._secrets)
+        return SecretMask(self._secrets)
 
     def __eq__(self, other: object) -> bool:
         """Returns whether both run alike: tests do not count."""

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.kafka_errors import classify, not_made, with_trouble
-from copycat_agent.producer.settings import client_settings, distrust_token
+from copycat_agent.producer.kafka_errors import classify, creation_error, with_trouble
+from copycat_agent.producer.settings import client_settings, invalidate_token
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -74,17 +74,17 @@ class Admin:
     def _made(self) -> AdminClient:
         if self._client is None:
             self.trouble = None
-            settings: dict[str, Any] = {**client_settings(self._options), "error_cb": self.heard}
+            settings: dict[str, Any] = {**client_settings(self._options), "error_cb": self.on_client_error}
             if self._client_id:
                 settings["client.id"] = self._client_id
             try:
                 self._client = AdminClient(settings)
             except KafkaException as exception:
-                raise not_made(exception.args[0]) from None
+                raise creation_error(exception.args[0]) from None
         return self._client
 
-    def heard(self, error: KafkaError) -> None:
+    def on_client_error(self, error: KafkaError) -> None:
         """Notes an error of one of the client's connections."""
-        distrust_token(self._options, error)
+        invalidate_token(self._options, error)
         if self.trouble is None or classify(error) is BlockedError:
             self.trouble = error

@@ -20,7 +20,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.model import BrokerView, ClientView
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.kafka_errors import classify
-from copycat_agent.producer.learnt import ConnectionTrouble, Topics
+from copycat_agent.producer.learnt import ConnectionTrouble, TopicMetadata
 
 Message = tuple[Any, ...]
 """Arguments of `produce`, in order: topic, value, key, partition, None, None, timestamp_ms (0: now), headers.
@@ -53,7 +53,7 @@ class Connection:
     """
 
     client: Producer
-    topics: Topics
+    topics: TopicMetadata
     flush_seconds: float
     run_seconds: float
     batch_bytes: int
@@ -92,7 +92,7 @@ class ClientStatistics:
             self._retries_before = view.retries
         return view._replace(retries=view.retries - self._retries_before)
 
-    def hand_over(self) -> None:
+    def reassign(self) -> None:
         """Hands the client over to another task.
 
         Its statistics of brokers hold for that task, too; its queue and retries belong to the previous one. So do retries up to the next

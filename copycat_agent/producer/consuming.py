@@ -16,7 +16,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.kafka_errors import telling_trouble, translate, with_trouble
-from copycat_agent.producer.settings import client_settings, distrust_token
+from copycat_agent.producer.settings import client_settings, invalidate_token
 
 _T = TypeVar("_T")
 
@@ -175,7 +175,7 @@ class TopicReader:
         return with_trouble(translate(error, what), self._trouble)
 
     def _on_error(self, error: KafkaError) -> None:
-        distrust_token(self._options, error)
+        invalidate_token(self._options, error)
         self._trouble = telling_trouble(self._trouble, error)
 
 

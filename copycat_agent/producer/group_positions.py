@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from copycat_agent.errors import CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.kafka_errors import not_made, translate
-from copycat_agent.producer.settings import SILENT, client_settings, distrust_token
+from copycat_agent.producer.kafka_errors import creation_error, translate
+from copycat_agent.producer.settings import SILENT, client_settings, invalidate_token
 
 _POLL_SECONDS = 0.1
 _CLOSE_SECONDS = 1.0
@@ -59,12 +59,12 @@ class GroupPositions:
     def _made(self) -> Consumer:
         settings = {
             **client_settings(self._options), "group.id": self._group, "enable.auto.commit": False, "enable.auto.offset.store": False,
-            "on_commit": self._answered, "error_cb": lambda error: distrust_token(self._options, error),
+            "on_commit": self._answered, "error_cb": lambda error: invalidate_token(self._options, error),
         }  # fmt: skip
         try:
             return Consumer(settings, logger=SILENT)
         except KafkaException as exception:
-            raise not_made(exception.args[0]) from None
+            raise creation_error(exception.args[0]) from None
 
     def _answered(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
         self._answers.append(error or next((one.error for one in places if one.error), None))

@@ -137,7 +137,7 @@ def translate(error: KafkaError, what: str) -> CopycatError:
     return classify(error)(f"{what}: {words}", _HINTS.get(code_name(error), ""))
 
 
-def not_made(error: KafkaError) -> CopycatError:
+def creation_error(error: KafkaError) -> CopycatError:
     """Returns the error for a client that could not be created."""
     if code_name(error) == "_CRIT_SYS_RESOURCE":
         return no_more_threads(error.str())

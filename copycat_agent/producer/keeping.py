@@ -36,7 +36,7 @@ MakeSteps = Callable[..., Any]
 _log = logs.get("kafka")
 
 
-class Lane:
+class TaskLane:
     """A task's lane in this process: its writer, and the object that performs its steps. Used by one batch at a time.
 
     `stopping` is the batch's. `memory` is what its batches have learnt for later ones. `broken`: an unexpected error occurred, and the
@@ -78,7 +78,7 @@ class _IdleProducer(NamedTuple):
     at: float
 
 
-class Producers:
+class ProducerPool:
     """The producers and lanes of one process, made after the fork. Thread-safe.
 
     A batch has a producer to itself: otherwise a flush would wait for, and an error be taken for, somebody else's records. Between batches
@@ -101,7 +101,7 @@ class Producers:
         self._clock = clock
         self._lock = threading.Lock()
         self._free: list[_IdleProducer] = []  # the one that was used last comes last
-        self._lanes: dict[TaskId, Lane] = {}
+        self._lanes: dict[TaskId, TaskLane] = {}
         self._learnt: dict[TaskId, TaskMemory] = {}
         self._closed = threading.Event()
         self._keeper: threading.Thread | None = None
@@ -120,7 +120,7 @@ class Producers:
                 if free.options == options and one.tracked == tracked and one.batch_bytes == learnt.batch_bytes:
                     del self._free[index]
                     if free.task != task:
-                        one.hand_over()
+                        one.reassign()
                     one.pace = learnt.pace
                     return one
         return self._make_producer(options, CLIENT_ID, learnt.batch_bytes, learnt.pace, tracked=tracked)
@@ -137,7 +137,7 @@ class Producers:
         if not is_fit:
             producer.close()
 
-    def take_lane(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> Lane:
+    def take_lane(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> TaskLane:
         """Returns the task's lane for one batch; the caller gives it back. Raises as `take`."""
         with self._lock:
             learnt = self._of(task, options)
@@ -146,9 +146,9 @@ class Producers:
             if kept.options == options and kept.tracked == tracked:
                 return kept
             kept.close()
-        return Lane(learnt, self._make_steps, f"copycat-{task.connector}-{task.number}", tracked=tracked)
+        return TaskLane(learnt, self._make_steps, f"copycat-{task.connector}-{task.number}", tracked=tracked)
 
-    def give_lane_back(self, task: TaskId, lane: Lane) -> None:
+    def give_lane_back(self, task: TaskId, lane: TaskLane) -> None:
         """Keeps `lane` for the task's next batch, unless it is broken or no longer fits the task."""
         lane.used, lane.stopping = self._clock(), lambda: False
         with self._lock:
@@ -182,30 +182,30 @@ class Producers:
     def _look_after(self) -> None:
         while not self._closed.wait(self._look_seconds):
             try:
-                self.attend()
+                self.poll_idle()
             except Exception as error:  # noqa: BLE001 - the next round may go better
                 _log.warning("Kafka clients that no batch uses could not be looked after", why=type(error).__name__)
 
-    def attend(self) -> None:
+    def poll_idle(self) -> None:
         """Polls idle clients, and closes those that have been idle for long. Called by a thread of its own.
 
         The library queues its statistics, 12 KB each, until they are polled: a producer without polls would leak 300 MB a day.
         """
         now = self._clock()
         with self._lock:
-            old = [one for index, one in enumerate(self._free) if now - one.at > self._patience(index)]
+            old = [one for index, one in enumerate(self._free) if now - one.at > self._idle_timeout_seconds(index)]
             self._free = [one for one in self._free if one not in old]
             unused = [task for task, lane in self._lanes.items() if now - lane.used > LANE_IDLE_SECONDS]
-            leaving: list[TaskProducer | Lane] = [*(one.producer for one in old), *(self._lanes.pop(task) for task in unused)]
+            leaving: list[TaskProducer | TaskLane] = [*(one.producer for one in old), *(self._lanes.pop(task) for task in unused)]
             for one in self._free:
-                one.producer.attend()
+                one.producer.poll_idle()
             for lane in self._lanes.values():
-                lane.steps.attend()
+                lane.steps.poll_idle()
             self._learnt = {task: learnt for task, learnt in self._learnt.items() if now - learnt.used <= FORGET_SECONDS}
         for each in leaving:
             each.close()
 
-    def _patience(self, index: int) -> float:
+    def _idle_timeout_seconds(self, index: int) -> float:
         """Returns how long a free producer is kept."""
         is_spare = any(later.options == self._free[index].options for later in self._free[index + 1 :])
         return SPARE_SECONDS if is_spare else IDLE_SECONDS
@@ -214,7 +214,7 @@ class Producers:
         """Closes every producer and lane that is kept."""
         self._closed.set()
         with self._lock:
-            leaving: list[TaskProducer | Lane] = [*(one.producer for one in self._free), *self._lanes.values()]
+            leaving: list[TaskProducer | TaskLane] = [*(one.producer for one in self._free), *self._lanes.values()]
             self._free, self._lanes = [], {}
         for each in leaving:
             each.close()

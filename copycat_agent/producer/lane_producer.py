@@ -46,7 +46,7 @@ class LaneProducer(TaskProducer):
     """A producer for one transaction of one lane. Open transactions of earlier producers with its id are aborted first.
 
     Records are sent as by a `TaskProducer`, in the open transaction, and count once it is committed. After any error it is `broken`.
-    Used from one thread at a time, `attend` from any.
+    Used from one thread at a time, `poll_idle` from any.
 
     Where the login is a token the client is created in the background as well: the binding takes a second for it, since it waits in
     whole seconds for the token to be set (`wait_for_oauth_token_set`).
@@ -204,7 +204,7 @@ class LaneProducer(TaskProducer):
             return exception.args[0]  # type: ignore[no-any-return]
         return None
 
-    def attend(self) -> None:
+    def poll_idle(self) -> None:
         """Serves the client's callbacks, from any thread. Does nothing once it is closed."""
         if (client := getattr(getattr(self, "_connection", None), "client", None)) is not None:
             self._poll(0, client)

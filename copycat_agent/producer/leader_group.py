@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.kafka_errors import not_made, translate
-from copycat_agent.producer.settings import SILENT, client_settings, distrust_token
+from copycat_agent.producer.kafka_errors import creation_error, translate
+from copycat_agent.producer.settings import SILENT, client_settings, invalidate_token
 
 SESSION_SECONDS = 12.0
 """Session time-out of members: longer than a broker's restart, which must not change the leader. Brokers accept 6 s or more."""
@@ -42,16 +42,16 @@ class LeaderGroup:
             **client_settings(options), "group.id": group, "client.id": group, "enable.auto.commit": False,
             "partition.assignment.strategy": "cooperative-sticky",  # the leader stays when another member joins
             "session.timeout.ms": int(SESSION_SECONDS * 1000), "heartbeat.interval.ms": int(_HEARTBEAT_SECONDS * 1000),
-            "error_cb": self.heard,
+            "error_cb": self.on_client_error,
         }  # fmt: skip
         try:
             self._consumer = Consumer(settings, logger=SILENT)
         except KafkaException as exception:
-            raise not_made(exception.args[0]) from None
+            raise creation_error(exception.args[0]) from None
         self._closing = threading.Event()
         self.leads = threading.Event()
         """Set while this process leads, as far as it knows."""
-        self.deposed = threading.Event()
+        self.lost_leadership = threading.Event()
         """Set once it has led and another member was assigned the partition."""
         self._has_led = False
         self._trouble: tuple[CopycatError | None, float] = None, 0.0
@@ -76,11 +76,11 @@ class LeaderGroup:
             try:
                 message = self._consumer.poll(_LOOK_SECONDS)
             except KafkaException as exception:
-                self.heard(exception.args[0])
+                self.on_client_error(exception.args[0])
                 self._closing.wait(_LOOK_SECONDS)
                 continue
             if message is not None and (error := message.error()) is not None:
-                self.heard(error)
+                self.on_client_error(error)
 
     def assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Called by the client: this member gets these partitions besides those that it has."""
@@ -92,7 +92,7 @@ class LeaderGroup:
             self._has_led = True
             self.leads.set()
         elif self._has_led and not self.leads.is_set():
-            self.deposed.set()
+            self.lost_leadership.set()
 
     def revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Called by the client: other members get these partitions."""
@@ -101,16 +101,16 @@ class LeaderGroup:
             return
         self.leads.clear()
         if not self._closing.is_set():
-            self.deposed.set()
+            self.lost_leadership.set()
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Called after a session time-out, or while no broker answers: another member may lead or not."""
         consumer.incremental_unassign(partitions)
         self.leads.clear()
 
-    def heard(self, error: KafkaError) -> None:
+    def on_client_error(self, error: KafkaError) -> None:
         """Called by the client with an error of its connections or of the group."""
-        distrust_token(self._options, error)
+        invalidate_token(self._options, error)
         told = translate(error, f"joining group {self._group}")
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:  # reported only once: it stays until this member has joined
             self._trouble = told, float("inf")

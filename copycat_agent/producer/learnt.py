@@ -132,7 +132,7 @@ class _PartitionCounts(dict[str, int]):
         return count
 
 
-class Topics:
+class TopicMetadata:
     """Knows the partition count of the topics that one producer has used."""
 
     def __init__(
@@ -186,7 +186,7 @@ class Topics:
                 created, begin = True, time.monotonic()
             elif error.code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE):
                 raise translate(error, f"topic {topic}")
-            elif self._stopping() or time.monotonic() - begin > self.patience(topic, created=created):
+            elif self._stopping() or time.monotonic() - begin > self.missing_timeout_seconds(topic, created=created):
                 if error.code() == KafkaError.LEADER_NOT_AVAILABLE:
                     raise translate(error, f"topic {topic}")
                 self._missing.add(topic)
@@ -194,7 +194,7 @@ class Topics:
             else:
                 self._client.poll(0.1)
 
-    def patience(self, topic: str, *, created: bool) -> float:
+    def missing_timeout_seconds(self, topic: str, *, created: bool) -> float:
         """Returns after how many seconds an unknown topic counts as missing; 0 for one that was missing before."""
         if created:
             return ANSWER_SECONDS

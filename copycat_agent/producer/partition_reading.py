@@ -18,8 +18,8 @@ from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.asking import ANSWER_SECONDS
 from copycat_agent.producer.consuming import NO_TIME_MS
-from copycat_agent.producer.kafka_errors import not_made, telling_trouble, with_trouble
-from copycat_agent.producer.settings import SILENT, client_settings, distrust_token
+from copycat_agent.producer.kafka_errors import creation_error, telling_trouble, with_trouble
+from copycat_agent.producer.settings import SILENT, client_settings, invalidate_token
 from copycat_agent.producer.topic_ranges import described_error
 
 STALL_SECONDS = 20.0
@@ -207,7 +207,7 @@ class _Client:
         try:
             self._consumer = Consumer(settings, logger=SILENT)
         except KafkaException as exception:
-            raise not_made(exception.args[0]) from None
+            raise creation_error(exception.args[0]) from None
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[ReceivedRun | Removed | PassedOffsets]:
         """Does `PartitionReader.read`."""
@@ -270,7 +270,7 @@ class _Client:
         return with_trouble(described_error(error, f"reading topic {topic}", topic), self._trouble)
 
     def _on_error(self, error: KafkaError) -> None:
-        distrust_token(self._options, error)
+        invalidate_token(self._options, error)
         self._trouble = telling_trouble(self._trouble, error)
 
     def _on_statistics(self, report: str) -> None:

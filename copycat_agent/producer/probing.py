@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.kafka_errors import classify, not_made, translate, with_trouble
+from copycat_agent.producer.kafka_errors import classify, creation_error, translate, with_trouble
 from copycat_agent.producer.settings import SILENT, client_settings, transactional_settings
 
 _POLL_SECONDS = 0.05
@@ -84,7 +84,7 @@ class ClusterProbe:
         try:
             self._client = AdminClient(settings)
         except KafkaException as exception:
-            raise not_made(exception.args[0]) from None
+            raise creation_error(exception.args[0]) from None
 
     def brokers(self) -> tuple[str, ...]:
         """Returns the broker addresses that the cluster advertises, as the first broker that answers gives them.
@@ -277,7 +277,7 @@ def probe_transactions(options: KafkaOptions, transactional_id: str, timeout_ms:
     try:
         producer = Producer(settings, logger=SILENT)
     except KafkaException as exception:
-        raise not_made(exception.args[0]) from None
+        raise creation_error(exception.args[0]) from None
     try:
         producer.init_transactions(max(_LEAST_SECONDS, deadline - time.monotonic()))
     except KafkaException as exception:

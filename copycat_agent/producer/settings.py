@@ -80,10 +80,10 @@ def _tokens(options: KafkaOptions) -> Tokens | None:
     return tokens_of(oauth, None if authorities == "probe" else authorities, KAFKA_OAUTH)
 
 
-def distrust_token(options: KafkaOptions, error: KafkaError) -> None:
+def invalidate_token(options: KafkaOptions, error: KafkaError) -> None:
     """Called with an error of a client: after a refused login, the next client does not try the same token."""
     if error.code() in _LOGIN_REFUSED and (tokens := _tokens(options)) is not None:
-        tokens.distrust()
+        tokens.invalidate()
 
 
 def connection_settings(options: KafkaOptions) -> dict[str, Any]:

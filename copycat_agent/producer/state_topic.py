@@ -16,7 +16,7 @@ from copycat_agent import logs
 from copycat_agent.errors import BlockedError, CopycatError, FencedError, RetriableError, TimestampError
 from copycat_agent.model import OffsetsPartition
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.kafka_errors import not_made, transaction_refused, translate
+from copycat_agent.producer.kafka_errors import creation_error, transaction_refused, translate
 from copycat_agent.producer.settings import SILENT, transactional_settings
 from copycat_agent.producer.transactional import KafkaSteps
 
@@ -39,7 +39,7 @@ def transactional_id_of(agent_id: str) -> str:
     return f"copycat.state.{agent_id}"
 
 
-def way_to_one(options: KafkaOptions, topic: str) -> str:
+def single_partition_hint(options: KafkaOptions, topic: str) -> str:
     """Returns the next step for a state topic with more than one partition."""
     delete = f"kafka-topics.sh --bootstrap-server {','.join(options.bootstrap_servers)} --delete --topic {topic}"
     return f"stop all processes of this agent; {delete}; start first the one that led last: it writes its copy of the state to a new topic"
@@ -66,7 +66,7 @@ class StateTopic:
         """
         topic = self.place.topic
         if (count := self._steps.ensure_topic(topic, 1)) != 1:
-            _log.warning(f"{topic} {MANY_PARTITIONS}", partitions=count, hint=way_to_one(self._options, topic))
+            _log.warning(f"{topic} {MANY_PARTITIONS}", partitions=count, hint=single_partition_hint(self._options, topic))
 
     def take(self) -> dict[bytes, bytes]:
         """Fences every other process and returns the latest value of each key.
@@ -131,7 +131,7 @@ class StateTopic:
         try:
             client = Producer(settings, logger=SILENT)
         except KafkaException as exception:
-            raise not_made(exception.args[0]) from None
+            raise creation_error(exception.args[0]) from None
         try:
             client.init_transactions(ANSWER_SECONDS)
         except KafkaException as exception:

@@ -20,9 +20,9 @@ from copycat_agent.errors import CopycatError, DataError, RetriableError
 from copycat_agent.model import ClientView
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.client import ClientReports, ClientSpec, Connection, Message, Place, Report, reported
-from copycat_agent.producer.kafka_errors import RefusedRecordError, classify, not_made, translate, with_trouble
-from copycat_agent.producer.learnt import Pace, StopRequest, Topics
-from copycat_agent.producer.settings import SILENT, distrust_token, message_timeout_ms, producer_settings
+from copycat_agent.producer.kafka_errors import RefusedRecordError, classify, creation_error, translate, with_trouble
+from copycat_agent.producer.learnt import Pace, StopRequest, TopicMetadata
+from copycat_agent.producer.settings import SILENT, invalidate_token, message_timeout_ms, producer_settings
 
 _ROOM_SECONDS = 0.05
 """How long one wait for room in a full queue lasts before the stop request is checked again."""
@@ -81,7 +81,7 @@ class TaskProducer:
         return self.spec.batch_bytes
 
     @property
-    def topics(self) -> Topics:
+    def topics(self) -> TopicMetadata:
         """Returns the partition counts of topics. Not available once it is closed."""
         return self._connection.topics
 
@@ -93,21 +93,21 @@ class TaskProducer:
     def _connect(
         self, settings: Mapping[str, Any], timeout_ms: int, partitions: dict[str, int] | None = None, missing: set[str] | None = None
     ) -> None:
-        """Creates the client. `timeout_ms` is a record's; `partitions` and `missing` are for `Topics`. Raises as the constructor does."""
+        """Creates the client. `timeout_ms` is a record's; `partitions`, `missing`: see `TopicMetadata`. Raises as the constructor does."""
         try:
             callbacks = {"on_delivery": self.on_delivery, "error_cb": self._on_error, "stats_cb": self.on_statistics}
             client = Producer({**settings, **callbacks}, logger=SILENT)
         except KafkaException as exception:
-            raise not_made(exception.args[0]) from None
-        topics = Topics(client, self.spec.options, self._is_stopping, lambda: self.reports.trouble.error, partitions, missing)
+            raise creation_error(exception.args[0]) from None
+        topics = TopicMetadata(client, self.spec.options, self._is_stopping, lambda: self.reports.trouble.error, partitions, missing)
         flush_seconds, run_seconds = timeout_ms / 1000 + _SLACK_SECONDS, min(_RUN_SECONDS, timeout_ms / 6000)
         batch_bytes, transaction_ms = int(settings["batch.size"]), int(settings.get("transaction.timeout.ms", 0))
         self._connection = Connection(client, topics, flush_seconds, run_seconds, batch_bytes, transaction_ms)
 
-    def hand_over(self) -> None:
+    def reassign(self) -> None:
         """Called before another task uses it: its queue and retries so far belong to the previous one."""
         self._poll(0)
-        self.reports.statistics.hand_over()
+        self.reports.statistics.reassign()
 
     def begin(self, stopping: Callable[[], bool]) -> None:
         """Called when a new batch uses this producer; `stopping` returns whether the batch has to end."""
@@ -236,7 +236,7 @@ class TaskProducer:
     def partly_sent(self, reason: DataError) -> None:
         """Called when a record's first messages were accepted and the next one refused. Does nothing: messages are independent."""
 
-    def attend(self) -> None:
+    def poll_idle(self) -> None:
         """Serves the client's callbacks while no batch uses it: its events would pile up. From any thread; never blocks."""
         self._poll(0)
 
@@ -295,7 +295,7 @@ class TaskProducer:
             self.reports.failures.setdefault(error.code(), error)
 
     def _on_error(self, error: KafkaError) -> None:
-        distrust_token(self.spec.options, error)
+        invalidate_token(self.spec.options, error)
         self.reports.trouble.tell(error)
 
     def on_statistics(self, text: str) -> None:

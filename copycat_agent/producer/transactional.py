@@ -18,11 +18,11 @@ from copycat_agent.model import ClientView, OffsetsPartition
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.asking import ANSWER_SECONDS, Admin
 from copycat_agent.producer.consuming import offset_after
-from copycat_agent.producer.kafka_errors import not_made, telling_trouble, with_trouble
+from copycat_agent.producer.kafka_errors import creation_error, telling_trouble, with_trouble
 from copycat_agent.producer.lane_producer import LaneProducer
 from copycat_agent.producer.learnt import Pace, TransactionalState
 from copycat_agent.producer.offsets_topic import PARTITIONS, OffsetsTopic, cluster, topic_error
-from copycat_agent.producer.settings import client_settings, distrust_token
+from copycat_agent.producer.settings import client_settings, invalidate_token
 from copycat_agent.transactions.protocol import Entry
 
 STALL_SECONDS = 15.0
@@ -98,12 +98,12 @@ class KafkaSteps:
         """Time after which the cluster aborts an open transaction."""
         return self.shared.timeout_ms / 1000
 
-    def attend(self) -> None:
+    def poll_idle(self) -> None:
         """Polls idle producers, whose events would pile up. Thread-safe; never blocks."""
         with self._lock:
             live = list(self._live)
         for one in live:
-            one.attend()
+            one.poll_idle()
 
     def take_view(self) -> ClientView | None:
         """Returns the latest statistics of any producer, as `TaskProducer.take_view`."""
@@ -196,11 +196,11 @@ class KafkaSteps:
             try:
                 self.consumer = Consumer(settings)
             except KafkaException as exception:
-                raise not_made(exception.args[0]) from None
+                raise creation_error(exception.args[0]) from None
         return self.consumer
 
     def _on_error(self, error: KafkaError) -> None:
-        distrust_token(self.options, error)
+        invalidate_token(self.options, error)
         self._trouble = telling_trouble(self._trouble, error)
 
     def rest(self) -> None:

@@ -60,14 +60,14 @@ class LocalFile(NamedTuple):
     records: int
 
 
-class Committed(NamedTuple):
+class CommitResult(NamedTuple):
     """The outcome of a `commit`: the end of the chain, and whether the range has the files of this commit (`is_mine`)."""
 
     end: int
     is_mine: bool
 
 
-class Chain(NamedTuple):
+class ChainState(NamedTuple):
     """The state of a partition's chain, to be shown: `[start, end)` is claimed, `unpublished` files of the last claim are not visible yet.
 
     `claims` counts the claims that were not pruned.
@@ -111,7 +111,7 @@ class Claims:
             chain.prune(firsts[-self._kept])
         return end
 
-    def commit(self, at: Range, files: Sequence[LocalFile], extension: str = "", topic_id: str = "") -> Committed:
+    def commit(self, at: Range, files: Sequence[LocalFile], extension: str = "", topic_id: str = "") -> CommitResult:
         """Claims a range and publishes its files, unless another writer holds a claim at its first offset: then that claim's files count.
 
         Raises as `SinkStore` does; the outcome of the claim is then unknown, and `resume` finds it out.
@@ -132,15 +132,15 @@ class Claims:
             failpoints.hit("files-checked")
             chain.publish(claim)
             failpoints.hit("files-published")
-            return Committed(claim.end, is_mine=True)
+            return CommitResult(claim.end, is_mine=True)
         if there is None and not is_void:
             raise RetriableError(f"a claim at {at.first} of {chain.name} was refused, and none is there", "it is tried again")
         if is_mine:
             chain.withdraw(claim)
         chain.discard(claim)
-        return Committed(self.resume(at.topic, at.partition, at.first, topic_id=topic_id), is_mine=False)
+        return CommitResult(self.resume(at.topic, at.partition, at.first, topic_id=topic_id), is_mine=False)
 
-    def chain(self, topic: str, partition: int) -> Chain | None:
+    def chain(self, topic: str, partition: int) -> ChainState | None:
         """Returns the present state of a chain, None if it does not exist. Changes nothing."""
         chain = self._chain(topic, partition)
         begin = chain.start()
@@ -149,8 +149,8 @@ class Claims:
         start = begin.offset
         firsts, claim = self._last(chain, start)
         if claim is None:
-            return Chain(start, start, 0, None, 0)
-        return Chain(start, claim.end, len(firsts), claim, chain.unpublished(claim))
+            return ChainState(start, start, 0, None, 0)
+        return ChainState(start, claim.end, len(firsts), claim, chain.unpublished(claim))
 
     def partitions(self) -> list[tuple[str, int]]:
         """Returns all topics and partitions that have a chain, sorted."""

@@ -24,7 +24,7 @@ FILES_PER_BATCH = 128
 
 
 @dataclass(eq=False, slots=True)
-class Partition:
+class KnownPartition:
     """A known partition.
 
     `offset` is the saved offset; while `met` is true, the partition is new and its first offset is not saved yet. `found` is the partition
@@ -86,7 +86,7 @@ class PartitionKind(Protocol):
     def position_of(self, offset: SourceOffset) -> Position:
         """Returns the position in the source's own form."""
 
-    def shown_to_look(self, known: Partition) -> Position:
+    def shown_to_look(self, known: KnownPartition) -> Position:
         """Returns the value that `look` gets for this partition."""
 
     def has_moved(self, offset: SourceOffset) -> bool:
@@ -104,7 +104,7 @@ class PartitionKind(Protocol):
     def behind_of(self, found: Found, position: Position) -> int | None:
         """Returns the number of records from `position` to the end; None if unknown."""
 
-    def split_of(self, known: Partition) -> Split:
+    def split_of(self, known: KnownPartition) -> Split:
         """Returns a split for a task to read `known.next`."""
 
     def outcome_of(self, result: SplitResult) -> Saved:
@@ -113,7 +113,7 @@ class PartitionKind(Protocol):
     def losses_of(self, partition: SourcePartition, offset: SourceOffset, why: str) -> Sequence[Loss]:
         """Returns what is lost with a partition that is gone, as far as it is known."""
 
-    def view_of(self, known: Partition) -> FileView:
+    def view_of(self, known: KnownPartition) -> FileView:
         """Returns the partition as it is shown to people."""
 
 
@@ -136,7 +136,7 @@ class RecordPartitions:
     def position_of(self, offset: SourceOffset) -> Position:
         return from_text(offset.cursor)
 
-    def shown_to_look(self, known: Partition) -> Position:
+    def shown_to_look(self, known: KnownPartition) -> Position:
         return known.position
 
     def has_moved(self, offset: SourceOffset) -> bool:
@@ -159,7 +159,7 @@ class RecordPartitions:
         del found, position
         return None
 
-    def split_of(self, known: Partition) -> Split:
+    def split_of(self, known: KnownPartition) -> Split:
         assert known.next is not None
         return Split(known.partition, known.next.name, "", known.offset, ENDLESS, stretch=known.next)
 
@@ -170,7 +170,7 @@ class RecordPartitions:
         del partition, offset, why
         return ()
 
-    def view_of(self, known: Partition) -> FileView:
+    def view_of(self, known: KnownPartition) -> FileView:
         why = known.why or known.trouble
         state: FileState = "failing" if why else "following"
         offset = known.offset
@@ -188,7 +188,7 @@ class OffsetPartitions(RecordPartitions):
     def behind_of(self, found: Found, position: Position) -> int | None:
         return None if found.end is None else max(0, found.end - position["offset"])
 
-    def split_of(self, known: Partition) -> Split:
+    def split_of(self, known: KnownPartition) -> Split:
         split = super().split_of(known)
         assert split.stretch is not None
         return replace(split, offset=replace(split.offset, position=split.stretch.start))
@@ -212,7 +212,7 @@ class FilePartitions:
     def position_of(self, offset: SourceOffset) -> Position:
         return {"position": offset.position, "done": offset.done, "damaged": bool(offset.trouble)}
 
-    def shown_to_look(self, known: Partition) -> Position:
+    def shown_to_look(self, known: KnownPartition) -> Position:
         return {**known.position, "name": known.offset.path, "failed": known.failed}
 
     def has_moved(self, offset: SourceOffset) -> bool:
@@ -233,7 +233,7 @@ class FilePartitions:
         del found, position
         return None
 
-    def split_of(self, known: Partition) -> Split:
+    def split_of(self, known: KnownPartition) -> Split:
         assert known.next is not None
         mtime_ms = known.offset.mtime_ns // 1_000_000
         return Split(known.partition, known.next.name, "", known.offset, ENDLESS, final=True, mtime_ms=mtime_ms, stretch=known.next)
@@ -260,7 +260,7 @@ class FilePartitions:
                 return ()
         return (Loss(partition, offset.path, start, end, end - start, 0, "destroyed", words, int(time.time() * 1000)),)
 
-    def view_of(self, known: Partition) -> FileView:
+    def view_of(self, known: KnownPartition) -> FileView:
         offset = known.offset
         why = known.why or known.trouble or offset.trouble
         state: FileState = "failing" if why else "done" if offset.done else "following"

@@ -18,7 +18,7 @@ from copycat_agent.model import Account, SourceOffset, SourcePartition, SplitRes
 from copycat_agent.registry import FAULT, described
 from copycat_agent.sources.base import FileDetail, FileView, Lag, Offsets, Plan
 from copycat_agent.sources.contract import Gone, Remembered, Troubled, as_text, from_text
-from copycat_agent.sources.contract_partitions import Partition, PartitionKind
+from copycat_agent.sources.contract_partitions import KnownPartition, PartitionKind
 from copycat_agent.sources.contract_threads import WHOLE_SECONDS, LookThread
 from copycat_agent.sources.planner import READY, Changes, Planner, TurnQueue, UnsavedChanges, wait_seconds
 
@@ -75,18 +75,18 @@ class ContractSource:
         self._type = options.type
         self.scan_seconds = options.look_seconds
         self._looker = LookThread(source, connector)
-        self._known: dict[str, Partition] = {}
+        self._known: dict[str, KnownPartition] = {}
         self._remembered: dict[str, Position] = {}
         for partition, offset in offsets.items():
             if offset.cursor and offset.done:
                 self._remembered[partition.key] = from_text(offset.cursor)
             elif self._kind.is_position(offset):
-                self._known[partition.key] = Partition(partition, offset, self._kind.position_of(offset))
+                self._known[partition.key] = KnownPartition(partition, offset, self._kind.position_of(offset))
         self._tells = not options.only_looks
         if committed := {key: one.position for key, one in self._known.items() if self._kind.has_moved(one.offset) and self._tells}:
             self._looker.committed(committed)  # the process that saved them may have died before it told the source
-        self._planner = Planner[Partition](delivery.max_batch_bytes, self._kind.most_per_batch)
-        self._turns = TurnQueue[Partition]()
+        self._planner = Planner[KnownPartition](delivery.max_batch_bytes, self._kind.most_per_batch)
+        self._turns = TurnQueue[KnownPartition]()
         for one in self._known.values():
             self._turns.add(one)
         self._unsaved = UnsavedChanges()
@@ -171,20 +171,20 @@ class ContractSource:
         if known.partition not in self._planner.in_flight:
             self._choose(known)
 
-    def _begin(self, found: Found) -> Partition:
+    def _begin(self, found: Found) -> KnownPartition:
         partition, offset = self._partition(found.key), self._kind.first_offset(found)
-        known = Partition(partition, offset, self._kind.position_of(offset), met=True)
+        known = KnownPartition(partition, offset, self._kind.position_of(offset), met=True)
         self._known[found.key] = known
         self._turns.add(known)
         self._log.info("partition begins", partition=found.key, name=found.name)
         return known
 
-    def _measure(self, known: Partition) -> None:
+    def _measure(self, known: KnownPartition) -> None:
         """Updates `behind`, which keeps its last value while it cannot be measured."""
         behind = None if known.found is None else self._kind.behind_of(known.found, known.position)
         known.behind = known.behind if behind is None else behind
 
-    def _choose(self, known: Partition) -> None:
+    def _choose(self, known: KnownPartition) -> None:
         """Chooses what to read next of it."""
         known.next = None if known.found is None else self._kind.next_of(known.found, known.offset, known.position)
         known.unread = 0 if known.found is None or known.next is None else self._kind.unread_of(known.found, known.offset)
@@ -219,7 +219,7 @@ class ContractSource:
             self._account(self._planner.in_flight[result.split.partition], result, changes)
         return self._unsaved.add(changes)
 
-    def _account(self, known: Partition, result: SplitResult, changes: Changes) -> None:
+    def _account(self, known: KnownPartition, result: SplitResult, changes: Changes) -> None:
         """Accounts for a file that a run to the end gives up, or that can be read after all."""
         path, was_hopeless = known.offset.path, known.is_hopeless
         if isinstance(result.error, FileError):
@@ -265,13 +265,13 @@ class ContractSource:
             self._remembered.pop(partition.key, None)
         return done
 
-    def _begun(self, known: Partition) -> None:
+    def _begun(self, known: KnownPartition) -> None:
         """Notes that its first offset is saved. If the look found nothing to read yet, another one follows, also in a run to the end."""
         if known.met and known.next is None:
             self._next_look.is_wanted = True
         known.met = False
 
-    def _go_on(self, known: Partition, result: SplitResult) -> None:
+    def _go_on(self, known: KnownPartition, result: SplitResult) -> None:
         """Chooses what follows a result, or asks for another look."""
         known.why = result.damage if result.error is None else result.error.message
         if not (result.changed or isinstance(result.error, FileError)):

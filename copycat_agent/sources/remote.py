@@ -46,7 +46,7 @@ def maker(kind: SourceKind, patterns: Sequence[str]) -> Callable[..., Source]:
     """Returns a replacement for `kind.make` that reads the files at these addresses instead. Raises FatalError for a bad address."""
     addresses = [parse_address(pattern) for pattern in patterns]
 
-    def make(connector: str, options: SourceOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> RemoteFiles:
+    def make(connector: str, options: SourceOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> RemoteFilesSource:
         """Lists the files, without those that the definition excludes. Raises what `list_files` raises."""
         found = {file.address: file for address in addresses for file in list_files(address)}
         exclude: tuple[str, ...] = getattr(options, "exclude", ())
@@ -55,7 +55,7 @@ def maker(kind: SourceKind, patterns: Sequence[str]) -> Callable[..., Source]:
             log.info("files left out, see source.exclude", files=len(excluded), first=excluded[0].shown)
         for address in excluded:
             del found[address]
-        return RemoteFiles(connector, kind, options, delivery, found.values(), offsets, log)
+        return RemoteFilesSource(connector, kind, options, delivery, found.values(), offsets, log)
 
     return make
 
@@ -92,7 +92,7 @@ class _RemoteProgress:
         return not self.offset.done and self.backoff.errors < HOPELESS_ERRORS
 
 
-class RemoteFiles:
+class RemoteFilesSource:
     """A `base.Source` of files that were listed once."""
 
     directories: Collection[str] = ()

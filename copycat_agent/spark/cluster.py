@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 
 import copycat_agent
 from copycat_agent import logs
-from copycat_agent.delivery.batch_outcomes import is_always_asked
+from copycat_agent.delivery.batch_outcomes import needs_kafka_check
 from copycat_agent.errors import CopycatError, RetriableError
 from copycat_agent.executor import resolved
 from copycat_agent.runner import failed, unpacked, unread
 from copycat_agent.spark import cluster_task
 from copycat_agent.spark.batch_needs import makes_frames, step_of
-from copycat_agent.spark.cluster_job import BatchLine, ClusterActivity, ClusterBatch, ClusterJob
+from copycat_agent.spark.cluster_job import ClusterActivity, ClusterBatch, ClusterJob, ControlConnection
 from copycat_agent.spark.cluster_task import BatchMessage, ExecutorPython
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.model import Batch, Results, Split, TaskId
     from copycat_agent.spark.cluster_host import ClusterHost
-    from copycat_agent.spark.cluster_job import Exchange
+    from copycat_agent.spark.cluster_job import ControlListener
     from copycat_agent.spark.current_session import Session
     from copycat_agent.spark.sql_jobs import SqlContexts
 
@@ -72,7 +72,7 @@ class ClusterExecutor:
         self._admitted = 0
         self._admitting = threading.Lock()
         self._closed = threading.Event()
-        self._pulse = ClusterActivity()
+        self._activity = ClusterActivity()
         self._sql: SqlContexts | None = None
 
     def submit(self, batch: Batch) -> Future[Results]:
@@ -99,7 +99,7 @@ class ClusterExecutor:
     def _carry(self, flight: ClusterBatch) -> Results:
         """Runs a batch on a thread of the pool. Raises nothing."""
         try:
-            return self._fly(flight)
+            return self._run_batch(flight)
         except CopycatError as error:
             return failed(flight.batch, error, begun=flight.is_sent)
         finally:
@@ -107,7 +107,7 @@ class ClusterExecutor:
                 if self._flights.get(flight.batch.task) is flight:
                     del self._flights[flight.batch.task]
 
-    def _fly(self, flight: ClusterBatch) -> Results:
+    def _run_batch(self, flight: ClusterBatch) -> Results:
         """Raises RetriableError if the job fails or is cancelled, FatalError if executors cannot run batches."""
         batch = flight.batch
         session = self._session(flight)
@@ -116,11 +116,11 @@ class ClusterExecutor:
         try:
             self._admit(session, flight)
         except RetriableError:
-            if flight.told_to_settle:
+            if flight.settle_requested:
                 return unread(batch)
             raise
         exchange = self._host.exchange
-        with _lined(flight, exchange) as line:
+        with _control_connection(flight, exchange) as line:
             message = BatchMessage(
                 replace(batch, splits=tuple(map(_shared, batch.splits))),
                 self._run,
@@ -132,13 +132,13 @@ class ClusterExecutor:
             def new_job() -> ClusterJob:
                 flight.is_sent = True
                 seconds = batch.settled_seconds + self._answer_seconds
-                jobs.append(ClusterJob(session, flight, self._closed, self._pulse, self._place_seconds, seconds))
+                jobs.append(ClusterJob(session, flight, self._closed, self._activity, self._place_seconds, seconds))
                 return jobs[-1]
 
             try:
                 answer = self._run_message(session, message, new_job)
             except RetriableError:
-                if flight.told_to_settle and not is_always_asked(batch) and not any(job.has_begun for job in jobs):
+                if flight.settle_requested and not needs_kafka_check(batch) and not any(job.has_begun for job in jobs):
                     return unread(batch)
                 raise
         results = unpacked(batch, answer)
@@ -163,7 +163,7 @@ class ClusterExecutor:
         def job(part: Batch, prepared: sql_jobs.PreparedQuery, condemned: str, why: str, careful: bool) -> bytes:  # noqa: FBT001 - see `carry`
             frame = sql_jobs.frame_for(session.context, part)
             query = sql_task.SqlBatchMessage(sql_task.there, message._replace(batch=part), condemned, why, frame is not None)
-            meeting = sql_jobs.meeting_place("")
+            meeting = sql_jobs.socket_name("")
             return new_job().work(name, lambda context: contexts.on(context).run(prepared, query, meeting, careful=careful, frame=frame))
 
         return sql_jobs.carry(contexts.on(session.context), batch, step, job)
@@ -175,7 +175,7 @@ class ClusterExecutor:
             try:
                 return self._host.session(_LOOK_SECONDS)
             except RetriableError:
-                if flight.told_to_settle:
+                if flight.settle_requested:
                     return None
                 if self._closed.is_set() or time.monotonic() > deadline:
                     raise
@@ -185,7 +185,7 @@ class ClusterExecutor:
         with self._admitting:
             if self._admitted == session.number:
                 return
-            job = ClusterJob(session, flight, self._closed, self._pulse, self._place_seconds, ADMIT_SECONDS)
+            job = ClusterJob(session, flight, self._closed, self._activity, self._place_seconds, ADMIT_SECONDS)
             found: ExecutorPython = pickle.loads(job.run("look", functools.partial(cluster_task.look, copycat_agent.__version__), None))  # noqa: S301 - from our own worker
             if found.trouble:
                 raise cluster_task.unfit(found)
@@ -194,9 +194,9 @@ class ClusterExecutor:
 
 
 @contextlib.contextmanager
-def _lined(flight: ClusterBatch, exchange: Exchange | None) -> Iterator[BatchLine]:
+def _control_connection(flight: ClusterBatch, exchange: ControlListener | None) -> Iterator[ControlConnection]:
     """Gives the flight a line to its batch while it runs."""
-    line = BatchLine(None) if exchange is None else exchange.line()
+    line = ControlConnection(None) if exchange is None else exchange.line()
     flight.use(line)
     try:
         yield line

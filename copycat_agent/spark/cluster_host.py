@@ -18,7 +18,7 @@ import copycat_agent
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.options import HIDDEN, Definition
 from copycat_agent.spark import java, rundir
-from copycat_agent.spark.cluster_job import Exchange
+from copycat_agent.spark.cluster_job import ControlListener
 from copycat_agent.spark.current_session import Session
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jvm import child_environment
@@ -163,7 +163,7 @@ class ClusterHost(SparkHost):
             options = options.model_copy(update={"conf": {"spark.cores.max": str(tasks), **options.conf}})
         super().__init__(options, run_dir, tasks or 1, on_failure=on_failure)
         self.master = master
-        self.exchange: Exchange | None = None
+        self.exchange: ControlListener | None = None
 
     @property
     def conf(self) -> Mapping[str, str]:
@@ -188,7 +188,7 @@ class ClusterHost(SparkHost):
         self._await_master(MASTER_SECONDS if self._current.count else 0.0)
         self._address = driver_host(self.master, self._options.conf)
         if self.exchange is None and self._address:
-            self.exchange = Exchange(self._options.conf.get("spark.driver.bindAddress", self._address), self._address)
+            self.exchange = ControlListener(self._options.conf.get("spark.driver.bindAddress", self._address), self._address)
         return super()._connect(jvm)
 
     def _await_master(self, seconds: float) -> None:

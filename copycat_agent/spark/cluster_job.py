@@ -32,7 +32,7 @@ _PROOF_SECONDS = 2.0
 """How long a new connection may take to send its token."""
 
 
-class BatchAddress(NamedTuple):
+class ControlAddress(NamedTuple):
     """The address and the token that a task needs to connect. The token is valid for one batch."""
 
     host: str
@@ -40,13 +40,13 @@ class BatchAddress(NamedTuple):
     token: bytes
 
 
-class BatchLine:
+class ControlConnection:
     """The connection over which a batch learns that it has to settle, or that the driver has gone. Thread-safe."""
 
-    def __init__(self, address: BatchAddress | None) -> None:
+    def __init__(self, address: ControlAddress | None) -> None:
         """`address` None: executors cannot connect to this process."""
         self.address = address
-        self.told_to_settle = False
+        self.settle_requested = False
         self._lock = threading.Lock()
         self._peer: socket.socket | None = None
         self._closed = False
@@ -59,12 +59,12 @@ class BatchLine:
             before.close()
         if self._closed:
             self.close()
-        elif self.told_to_settle:
+        elif self.settle_requested:
             self.settle()
 
     def settle(self) -> None:
         """Asks the batch to settle, now or when it connects."""
-        self.told_to_settle = True
+        self.settle_requested = True
         with self._lock:
             peer = self._peer
         if peer is not None:
@@ -85,27 +85,27 @@ class BatchLine:
             peer.close()
 
 
-class Exchange:
+class ControlListener:
     """The driver's end of all lines: accepts connections of tasks and finds the line of each."""
 
     def __init__(self, bind: str, host: str) -> None:
         """Listens on `bind`, which executors reach as `host`. Where that fails no batch gets a line."""
-        self._lines: dict[bytes, BatchLine] = {}
+        self._lines: dict[bytes, ControlConnection] = {}
         self._host = host
         self._server: socket.socket | None = None
         with contextlib.suppress(OSError):
             self._server = socket.create_server((bind, 0), family=socket.AF_INET6 if ":" in bind else socket.AF_INET)
             threading.Thread(target=self._serve, args=(self._server,), name="cluster-lines", daemon=True).start()
 
-    def line(self) -> BatchLine:
+    def line(self) -> ControlConnection:
         """Returns a line for a new batch; without an address where this does not listen."""
         if self._server is None:
-            return BatchLine(None)
+            return ControlConnection(None)
         token = secrets.token_bytes(TOKEN_BYTES)
-        line = self._lines[token] = BatchLine(BatchAddress(self._host, self._server.getsockname()[1], token))
+        line = self._lines[token] = ControlConnection(ControlAddress(self._host, self._server.getsockname()[1], token))
         return line
 
-    def end(self, line: BatchLine) -> None:
+    def end(self, line: ControlConnection) -> None:
         """Closes the line of a batch that is over."""
         if line.address is not None:
             self._lines.pop(line.address.token, None)
@@ -164,27 +164,27 @@ class ClusterBatch:
     def __init__(self, batch: Batch, number: int) -> None:
         self.batch = batch
         self.number = number
-        self.told_to_settle_at = 0.0
+        self.settle_requested_at = 0.0
         self.is_sent = False
-        self.line = BatchLine(None)
+        self.line = ControlConnection(None)
         self._lock = threading.Lock()
 
     @property
-    def told_to_settle(self) -> bool:
+    def settle_requested(self) -> bool:
         """Returns whether `settle` was called."""
-        return self.told_to_settle_at > 0
+        return self.settle_requested_at > 0
 
-    def use(self, line: BatchLine) -> None:
+    def use(self, line: ControlConnection) -> None:
         """Uses `line` to ask the batch to settle from now on; at once if `settle` was called before."""
         with self._lock:
             self.line = line
-            if self.told_to_settle:
+            if self.settle_requested:
                 line.settle()
 
     def settle(self) -> None:
         """Asks the batch to settle, now or when it connects."""
         with self._lock:
-            self.told_to_settle_at = self.told_to_settle_at or time.monotonic()
+            self.settle_requested_at = self.settle_requested_at or time.monotonic()
             self.line.settle()
 
 
@@ -217,7 +217,7 @@ class ClusterJob:
         session: Session,
         flight: ClusterBatch,
         closed: threading.Event,
-        pulse: ClusterActivity,
+        activity: ClusterActivity,
         place_seconds: float,
         seconds: float,
     ) -> None:
@@ -226,7 +226,7 @@ class ClusterJob:
         self._session = session
         self._flight = flight
         self._closed = closed
-        self._pulse = pulse
+        self._activity = activity
         self._place_seconds = place_seconds
         self._seconds = seconds
         self._problem = ""
@@ -254,7 +254,7 @@ class ClusterJob:
         except Exception as error:  # noqa: BLE001 - whatever py4j raises: the job is over
             told = None if self._problem else told_by_source(self._flight.batch.definition, error)
             reason = self._problem or reason_of(error)
-            bury_a_stopped_session(self._session)
+            kill_stopped_session(self._session)
             if "PYTHON_VERSION_MISMATCH" in words_of(error):
                 msg = f"the executors have another version of Python than the agent: {reason}"
                 raise FatalError(msg, _PYTHONS) from None
@@ -262,7 +262,7 @@ class ClusterJob:
             raise told or RetriableError(msg, self._hint) from None
         finally:
             self._over.set()
-            self._pulse.beat()
+            self._activity.beat()
         return answer
 
     def _guard(self, context: SparkContext, group: str) -> None:
@@ -275,7 +275,7 @@ class ClusterJob:
                 asked = now
                 if self._flight.line.is_connected or _is_active(context, group):
                     self.has_begun, begun_at = True, now
-                    self._pulse.beat()
+                    self._activity.beat()
             self._problem = self._problem or (self._overdue(begun_at) if self.has_begun else self._unplaced(since))
             if self._problem:
                 with contextlib.suppress(Exception):  # the JVM may be gone, and the job with it
@@ -283,9 +283,9 @@ class ClusterJob:
 
     def _unplaced(self, since: float) -> str:
         """Returns why a job that has not begun has to be cancelled, "" while it may wait."""
-        if self._closed.is_set() or self._flight.told_to_settle:
+        if self._closed.is_set() or self._flight.settle_requested:
             return "the agent is stopping"
-        quiet = self._pulse.quiet(since)
+        quiet = self._activity.quiet(since)
         if quiet > self._place_seconds:
             self._hint = NO_PLACE
             return f"the cluster has given it no place for {quiet:.0f} s"
@@ -298,12 +298,12 @@ class ClusterJob:
             return "the agent is stopping"
         if now > begun_at + self._seconds:
             return "it took too long and was cancelled"
-        if flight.told_to_settle and not flight.line.is_connected and now > flight.told_to_settle_at + SETTLE_SECONDS:
+        if flight.settle_requested and not flight.line.is_connected and now > flight.settle_requested_at + SETTLE_SECONDS:
             return "it could not be told to settle and was cancelled"
         return ""
 
 
-def bury_a_stopped_session(session: Session) -> None:
+def kill_stopped_session(session: Session) -> None:
     """Kills the JVM of a context that Spark has stopped, as it does when the master is gone or has removed it: a new one is started."""
     try:
         is_stopped = bool(session.context._jsc.sc().isStopped())  # noqa: SLF001 - pyspark has no other way to ask

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from copycat_agent import logs
 from copycat_agent.runner import Hello
-from copycat_agent.spark.link import Link
+from copycat_agent.spark.link import RunnerConnection
 from copycat_agent.tls_channel import TlsChannel
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ListenerAddress(NamedTuple):
     certificate: bytes
 
 
-class RemoteLink(Link):
+class RemoteRunnerConnection(RunnerConnection):
     """The link to a runner on an executor, which cannot be killed from here: disconnected, it ends its batches; else Spark ends its job."""
 
     def __init__(self, channel: TlsChannel, known: Callable[[], None]) -> None:
@@ -101,7 +101,7 @@ class ClusterListener:
         self._socket = socket.create_server((bind, 0), family=family, backlog=_BACKLOG)
         self.address = ListenerAddress(host, self._socket.getsockname()[1], secrets.token_bytes(32), certificate)
 
-    def accept(self) -> RemoteLink | None:
+    def accept(self) -> RemoteRunnerConnection | None:
         """Returns the next connection, which has yet to prove the key; None once the listener is closed."""
         self._strangers.acquire()
         while True:
@@ -113,7 +113,7 @@ class ClusterListener:
                 _log.error("no process of batches can be let in now, and it is tried again", error=error)
                 self._closed.wait(_AGAIN_SECONDS)
                 continue
-            return RemoteLink(TlsChannel(peer, self._context, is_server=True), self._strangers.release)
+            return RemoteRunnerConnection(TlsChannel(peer, self._context, is_server=True), self._strangers.release)
 
     def close(self) -> None:
         """Stops listening: `accept` returns None from now on."""

@@ -14,7 +14,7 @@ from copycat_agent import logs
 from copycat_agent.errors import FatalError
 from copycat_agent.runner import Work
 from copycat_agent.spark import cluster_task
-from copycat_agent.spark.cluster_job import bury_a_stopped_session
+from copycat_agent.spark.cluster_job import kill_stopped_session
 from copycat_agent.spark.cluster_listener import ClusterListener
 from copycat_agent.spark.runner_pool import RunnerJobs
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.model import Batch
     from copycat_agent.spark.cluster_host import ClusterHost
-    from copycat_agent.spark.cluster_listener import RemoteLink
+    from copycat_agent.spark.cluster_listener import RemoteRunnerConnection
     from copycat_agent.spark.current_session import Session
     from copycat_agent.spark.runner_pool import RunnerEvents
 
@@ -87,7 +87,7 @@ class ClusterRunnerPool:
         self._jobs = RunnerJobs(self._host, self._run_job, events)
         threading.Thread(target=self._follow_cores, args=(self._jobs, events), name="runner-pool", daemon=True).start()
 
-    def accept(self) -> RemoteLink | None:
+    def accept(self) -> RemoteRunnerConnection | None:
         return self._listener.accept()
 
     def work(self, number: int, batch: Batch) -> Work:
@@ -146,6 +146,6 @@ class ClusterRunnerPool:
             context.setJobGroup(group, f"runner {index}", interruptOnCancel=True)
             said = run_task(context, cluster_task.stay, post)
         except Exception:
-            bury_a_stopped_session(session)
+            kill_stopped_session(session)
             raise
         return str(cluster_task.unfit(pickle.loads(said[0]))) if said else ""  # noqa: S301 - from our own worker

@@ -33,7 +33,7 @@ from copycat_agent.model import Batch, Results, Split, SplitResult
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from copycat_agent.producer import Producers
+    from copycat_agent.producer import ProducerPool
 
 
 NEEDED = ("cramjam", "confluent_kafka", "fastavro", "lz4", "orjson", "pyarrow", "pydantic")
@@ -177,7 +177,7 @@ def run_message(message: BatchMessage, stopping: Callable[[], bool], run: Callab
     return runner.packed(batch, checked(run, batch, runner.shared_producers(), stopping, again=_is_second_try()))
 
 
-def checked(run: Callable[..., Results], batch: Batch, producers: Producers, stopping: Callable[[], bool], *, again: bool) -> Results:
+def checked(run: Callable[..., Results], batch: Batch, producers: ProducerPool, stopping: Callable[[], bool], *, again: bool) -> Results:
     """Returns the results of the batch, with an error for each file that differs from what the driver saw.
 
     `again`: another executor may have begun with it.

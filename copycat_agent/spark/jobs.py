@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.executor import DefinitionChecker, resolved, run_batch
-from copycat_agent.fair_executor import FairExecutor, participant_of, went_well
+from copycat_agent.fair_executor import FairExecutor, is_success, participant_of
 from copycat_agent.runner import bounded, credentials, failed, unpacked, unread
 from copycat_agent.spark.batch_needs import makes_frames, needs_job, step_of, told_by_source
 from copycat_agent.spark.runner_pool import LocalRunnerPool
@@ -89,7 +89,7 @@ class JobExecutor:
         with self._lock:
             if not self._closed.is_set():
                 try:
-                    future = self._executor.take("", participant_of(batch), functools.partial(self._carry, batch, stop_file), went_well)
+                    future = self._executor.take("", participant_of(batch), functools.partial(self._carry, batch, stop_file), is_success)
                 except RetriableError as refused:
                     error = refused
                 else:
@@ -214,7 +214,7 @@ class JobExecutor:
             message = sql_task.SqlBatchMessage(
                 sql_task.here, (stop_file, part, credentials(part, os.environ)), condemned, why, frame is not None
             )
-            return sql.run(prepared, message, sql_jobs.meeting_place(meeting), careful=careful, frame=frame)
+            return sql.run(prepared, message, sql_jobs.socket_name(meeting), careful=careful, frame=frame)
 
         return sql_jobs.carry(sql, batch, step, job)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.delivery.batch_outcomes import Reached
+from copycat_agent.delivery.batch_outcomes import ReportedOffsets
 from copycat_agent.fair_executor import participant_of
 from copycat_agent.runner import failed, key_path
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _UCRED = struct.Struct("3i")
 _AGAIN_SECONDS = 1.0
-_SPREAD_SECONDS = 1.0  # tasks keep their runner for this long, unless a task or a runner comes or goes
+_REBALANCE_SECONDS = 1.0  # tasks keep their runner for this long, unless a task or a runner comes or goes
 _SECOND_LOOK_SECONDS = 1.0  # grace after a deadline: if this process was stopped meanwhile, answers may wait to be read
 _FORGET_SECONDS = 600.0  # the assignment of a task that sent nothing for this long is forgotten
 
@@ -42,23 +42,36 @@ _log = logs.get("spark")
 class PendingBatch:
     """A batch without an answer. `deadline` (`time.monotonic()`) limits its time in the queue, and once it is sent, that of its answer."""
 
-    __slots__ = ("_reached", "batch", "data", "deadline", "future", "is_hung", "late", "makes_room", "number", "party", "report", "sent_at")
+    __slots__ = (
+        "_reached",
+        "batch",
+        "data",
+        "deadline",
+        "future",
+        "is_asked_to_end",
+        "is_hung",
+        "late",
+        "number",
+        "participant",
+        "report",
+        "sent_at",
+    )
 
     def __init__(self, batch: Batch, number: int, deadline: float) -> None:
         """Attributes: `data` is the message for the runner; `sent_at` is when it was sent, 0 before.
 
-        `late`: the deadline has passed once. `makes_room`: it was asked to end. `is_hung`: it reads from a mount that hangs, so it does not
+        `late`: the deadline has passed once. `is_asked_to_end`: it was asked to end. `is_hung`: it reads from a mount that hangs, so it does not
         take a place of its runner.
         """
         self.batch = batch
-        self.party = participant_of(batch)
+        self.participant = participant_of(batch)
         self.number = number
         self.deadline = deadline
         self.data = b""
         self.sent_at = 0.0
-        self.late = self.is_hung = self.makes_room = False
+        self.late = self.is_hung = self.is_asked_to_end = False
         self.report: Callable[[Results], None] | None = None
-        self._reached = Reached()
+        self._reached = ReportedOffsets()
         self.future: Future[Results] = Future()
         self.future.set_running_or_notify_cancel()  # a batch cannot be cancelled
 
@@ -73,7 +86,7 @@ class PendingBatch:
         self.future.set_result(self._reached.apply(failed(self.batch, error, begun=self.sent_at > 0)))
 
 
-class Link:
+class RunnerConnection:
     """One connected runner. The executor's lock guards `pending`, `hung` and `places`; methods are thread-safe.
 
     `retires`: it gets no further batch, and its connection is closed once it has none.
@@ -132,7 +145,7 @@ class Link:
         """Returns whether its process is stopped. False if that is unknown."""
         return False
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Ends the connection for the runner and for `receive`."""
         with contextlib.suppress(OSError), self._open, socket.socket(fileno=os.dup(self._connection.fileno())) as same:
             same.shutdown(socket.SHUT_RDWR)  # close() would not wake the thread in `receive`
@@ -140,7 +153,7 @@ class Link:
     def kill(self, reason: str) -> None:
         """Ends the runner as far as that is possible from here. `reason` goes into the results of its batches."""
         self.reason = self.reason or reason
-        self.hang_up()
+        self.disconnect()
 
     def release(self) -> None:
         """Closes the descriptors. Called by the thread of `receive` at its end."""
@@ -148,7 +161,7 @@ class Link:
             self._connection.close()
 
 
-class LocalLink(Link):
+class LocalRunnerConnection(RunnerConnection):
     """A runner on this host. `pid` is the process that connected, as the kernel tells, a descendant of this process."""
 
     def __init__(self, connection: Connection, pid: int) -> None:
@@ -170,7 +183,7 @@ class LocalLink(Link):
         with contextlib.suppress(OSError), self._open:
             if self._process >= 0:
                 signal.pidfd_send_signal(self._process, signal.SIGKILL)
-        self.hang_up()
+        self.disconnect()
 
     def release(self) -> None:
         super().release()
@@ -180,7 +193,7 @@ class LocalLink(Link):
                 self._process = -1
 
 
-def leave_hung(links: Collection[Link], hung: Collection[str], now: float, answer_seconds: float) -> None:
+def mark_hung(links: Collection[RunnerConnection], hung: Collection[str], now: float, answer_seconds: float) -> None:
     """Marks the batches of connectors whose mount hangs: they take no place, and their deadline starts when the mount answers."""
     for link in links:
         for one in link.pending.values():
@@ -189,7 +202,7 @@ def leave_hung(links: Collection[Link], hung: Collection[str], now: float, answe
                 one.late, one.deadline = False, now + one.batch.settled_seconds + answer_seconds
 
 
-def late(links: Collection[Link], now: float) -> list[tuple[Link, str]]:
+def late(links: Collection[RunnerConnection], now: float) -> list[tuple[RunnerConnection, str]]:
     """Returns the links with a batch whose deadline has passed twice, and a message about it."""
     found = []
     for link in links:
@@ -205,20 +218,20 @@ class Assignments:
 
     def __init__(self) -> None:
         self._assigned: dict[TaskId, tuple[int, float]] = {}
-        self._spread_at = 0.0
+        self._rebalance_at = 0.0
 
-    def spread(self) -> None:
+    def rebalance(self) -> None:
         """Spreads tasks anew over all runners from now on. Called when a runner has come or gone."""
-        self._spread_at = 0.0
+        self._rebalance_at = 0.0
 
-    def link(self, task: TaskId, links: Mapping[int, Link], most: int) -> Link:
+    def link(self, task: TaskId, links: Mapping[int, RunnerConnection], most: int) -> RunnerConnection:
         """Returns the runner for a task: the one that has its producer, unless that has gone, is full or has more tasks than others.
 
         A runner with `most` batches is full. The caller ensures that at least one of `links` is not.
         """
         now = time.monotonic()
         had = self._assigned.get(task, (-1,))[0]
-        if now < self._spread_at and had in links and links[had].places < most:
+        if now < self._rebalance_at and had in links and links[had].places < most:
             self._assigned[task] = had, now
             return links[had]
         open_links = [link for link in links.values() if link.places < most]
@@ -227,7 +240,7 @@ class Assignments:
         least = min(open_links, key=lambda link: (tasks[link.index], link.index))
         before = next((link for link in open_links if link.index == had), least)
         chosen = least if tasks[before.index] > tasks[least.index] else before
-        self._spread_at = now + _SPREAD_SECONDS if chosen.index == had else 0.0
+        self._rebalance_at = now + _REBALANCE_SECONDS if chosen.index == had else 0.0
         self._assigned[task] = (chosen.index, now)
         return chosen
 
@@ -249,7 +262,7 @@ class RunnerListener:
         self._socket.bind(address)
         self._socket.listen(64)
 
-    def accept(self) -> LocalLink | None:
+    def accept(self) -> LocalRunnerConnection | None:
         """Waits for a runner and returns it, before it has proved the key; None once the listener is closed."""
         peer: socket.socket | None = None
         while True:
@@ -264,7 +277,7 @@ class RunnerListener:
                 self._closed.wait(_AGAIN_SECONDS)
                 continue
             if is_own:
-                return LocalLink(Connection(peer.detach()), pid)
+                return LocalRunnerConnection(Connection(peer.detach()), pid)
             peer.close()  # only processes that this one may kill are accepted
             peer = None
 

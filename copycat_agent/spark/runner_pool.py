@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from copycat_agent.runner import Run
     from copycat_agent.spark.current_session import Session
     from copycat_agent.spark.host import SparkHost
-    from copycat_agent.spark.link import Link
+    from copycat_agent.spark.link import RunnerConnection
 
 _SESSION_SECONDS = 0.5
 STEADY_SECONDS = 1.0
@@ -65,7 +65,7 @@ class RunnerPool(Protocol):
     def start(self, events: RunnerEvents) -> None:
         """Begins to start runners. Called once, and returns at once."""
 
-    def accept(self) -> Link | None:
+    def accept(self) -> RunnerConnection | None:
         """Returns the next connection, which has yet to prove the key; None once the pool is closed. Called from one thread."""
 
     def work(self, number: int, batch: Batch) -> Work:
@@ -169,7 +169,7 @@ class LocalRunnerPool:
         for index in range(self._host.runners):
             self._jobs.keep(index)
 
-    def accept(self) -> Link | None:
+    def accept(self) -> RunnerConnection | None:
         return self._listener.accept()
 
     def work(self, number: int, batch: Batch) -> Work:

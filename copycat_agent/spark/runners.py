@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from copycat_agent import logs
 from copycat_agent.batch.following import STAY_SECONDS
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
-from copycat_agent.fair_executor import FairQueue, went_well
+from copycat_agent.fair_executor import FairQueue, is_success
 from copycat_agent.runner import PICKLE, THREADS, AddSplits, Answer, Hello, LogMessage, Report, RunnerHeartbeat, Settle, unpacked, unread
-from copycat_agent.spark.link import Assignments, Link, PendingBatch, late, leave_hung
+from copycat_agent.spark.link import Assignments, PendingBatch, RunnerConnection, late, mark_hung
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -63,7 +63,7 @@ class RunnerExecutor:
         self._pool = pool
         self._numbers = itertools.count(1)
         self._changed = threading.Condition()  # guards what follows
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, RunnerConnection] = {}
         self._joined_at: dict[int, float] = {}  # by runner, until its Spark job has ended
         self._assignments = Assignments()
         self._queue: FairQueue[PendingBatch] = FairQueue()
@@ -95,7 +95,7 @@ class RunnerExecutor:
         with self._changed:
             closing = self._closed.is_set()
             if not closing:
-                self._queue.add(pending.party, pending)
+                self._queue.add(pending.participant, pending)
         if closing:
             pending.fail(RetriableError(_STOPPING))
         else:
@@ -119,7 +119,7 @@ class RunnerExecutor:
             asked = self._asked_to_end(lambda one: one.batch.task == task)
         for pending in unsent:
             pending.future.set_result(unread(pending.batch))
-        _tell_to_settle(asked)
+        _send_settle(asked)
 
     def close(self) -> None:
         """Closes all links. Runners have `runner.HANG_UP_SECONDS` to settle."""
@@ -133,7 +133,7 @@ class RunnerExecutor:
             pending.fail(RetriableError(_STOPPING))
         for link in links:
             link.reason = _STOPPING
-            link.hang_up()
+            link.disconnect()
         self._pool.wait(_CLOSE_SECONDS)
 
     def pids(self) -> dict[int, int]:
@@ -150,7 +150,7 @@ class RunnerExecutor:
                 taken = self._queue.take(sum(len(link.pending) if link.retires else THREADS + link.hung for link in self._links.values()))
                 if taken is None:
                     self._look_by(time.monotonic() + PLACE_SECONDS if self._queue else float("inf"))
-                    asked = self._asked_to_end(lambda one: one.batch.follow_seconds > 0 and not one.makes_room) if self._queue else []
+                    asked = self._asked_to_end(lambda one: one.batch.follow_seconds > 0 and not one.is_asked_to_end) if self._queue else []
                     break
                 _, pending = taken
                 open_links = {index: link for index, link in self._links.items() if not link.retires}
@@ -161,20 +161,20 @@ class RunnerExecutor:
                 link.pending[pending.number] = pending  # before it is sent, so that `_lost` fails it if the link breaks
                 self._look_by(min(pending.deadline, time.monotonic() + self._look_seconds))
             link.send(pending.data)
-            if pending.makes_room:  # it may have been asked to end before it was sent
-                _tell_to_settle([(link, pending.batch.task)])
-        _tell_to_settle(asked)
+            if pending.is_asked_to_end:  # it may have been asked to end before it was sent
+                _send_settle([(link, pending.batch.task)])
+        _send_settle(asked)
 
-    def _asked_to_end(self, is_meant: Callable[[PendingBatch], bool]) -> list[tuple[Link, TaskId]]:
+    def _asked_to_end(self, is_meant: Callable[[PendingBatch], bool]) -> list[tuple[RunnerConnection, TaskId]]:
         """Marks the batches under way for which `is_meant` is true as asked to end. Returns them."""
         found = [(link, one) for link in self._links.values() for one in link.pending.values() if is_meant(one)]
         for _, one in found:
-            one.makes_room = True
+            one.is_asked_to_end = True
         return [(link, one.batch.task) for link, one in found]
 
     def _take_out(self, waiting: Iterable[PendingBatch]) -> None:
         for pending in waiting:
-            self._queue.remove(pending.party, pending)
+            self._queue.remove(pending.participant, pending)
 
     # Connections
 
@@ -187,7 +187,7 @@ class RunnerExecutor:
                 _log.error("a process of batches cannot be let in now, and is started again", error=error)
                 link.release()
 
-    def _receive(self, link: Link) -> None:
+    def _receive(self, link: RunnerConnection) -> None:
         """Thread: receives what a runner sends until it has gone."""
         try:
             for message in link.receive(self._pool.key):
@@ -206,48 +206,48 @@ class RunnerExecutor:
         finally:
             self._lost(link)
 
-    def _join(self, link: Link, hello: Hello) -> None:
+    def _join(self, link: RunnerConnection, hello: Hello) -> None:
         link.index = hello.runner
         with self._changed:
             older = self._links.get(link.index)
             if self._closed.is_set():
-                link.hang_up()
+                link.disconnect()
                 return
             self._links[link.index] = link
             self._joined_at[link.index] = time.monotonic()
-            self._assignments.spread()
+            self._assignments.rebalance()
             self._changed.notify_all()
         if older:
             older.kill("another took its place")
         self._hand_out()
 
-    def _reported(self, link: Link, report: Report) -> None:
+    def _reported(self, link: RunnerConnection, report: Report) -> None:
         with self._changed:
             pending = link.pending[report.number]
         pending.reported(unpacked(pending.batch, report.results))
 
-    def _answered(self, link: Link, answer: Answer) -> None:
+    def _answered(self, link: RunnerConnection, answer: Answer) -> None:
         with self._changed:
             pending = link.pending.pop(answer.number)
         results = unpacked(pending.batch, answer.results)
         with self._changed:
-            self._queue.done(pending.party, well=went_well(results))
+            self._queue.done(pending.participant, well=is_success(results))
             others_wait = bool(self._queue)
             is_over = link.retires and not link.pending
         if is_over:
-            link.hang_up()
+            link.disconnect()
         pending.future.set_result(results)
         if others_wait:
             self._hand_out()
 
-    def _lost(self, link: Link) -> None:
+    def _lost(self, link: RunnerConnection) -> None:
         with self._changed:
             if self._links.get(link.index) is link:
                 del self._links[link.index]
-            self._assignments.spread()
+            self._assignments.rebalance()
             pending, link.pending = list(link.pending.values()), {}
             for one in pending:
-                self._queue.done(one.party, well=None)
+                self._queue.done(one.participant, well=None)
             reason = link.reason or "its process ended"
             if link.index >= 0:
                 self.reason = f"{link.name}: {reason}"
@@ -282,9 +282,9 @@ class RunnerExecutor:
                 return
             link.retires = True
             asked = self._asked_to_end(lambda one: one.number in link.pending)
-        _tell_to_settle(asked)
+        _send_settle(asked)
         if not asked:
-            link.hang_up()
+            link.disconnect()
 
     # Deadlines
 
@@ -301,7 +301,7 @@ class RunnerExecutor:
                     self._changed.wait(self._until_look())
                 if self._closed.is_set():
                     return
-                unread_ones = self._leave_hung(time.monotonic())
+                unread_ones = self._release_hung(time.monotonic())
                 unplaced, ending = self._overdue(time.monotonic())
                 reason = "others keep the runners busy" if self._links else self.reason
             for pending in unplaced:
@@ -317,17 +317,17 @@ class RunnerExecutor:
     def _until_look(self) -> float | None:
         return None if self._next_look == float("inf") else max(0.0, self._next_look - time.monotonic())
 
-    def _leave_hung(self, now: float) -> list[PendingBatch]:
+    def _release_hung(self, now: float) -> list[PendingBatch]:
         """Frees the places of batches whose mount hangs. Removes from the queue, and returns, those that were not sent."""
         sent = (one for link in self._links.values() for one in link.pending.values())
         slow = {one.batch.task.connector for one in sent if now - one.sent_at > self._look_seconds}
         hung = frozenset(self._hung(slow.union(one.batch.task.connector for one in self._queue)) if slow else ())
-        leave_hung(self._links.values(), hung, now, self._answer_seconds)
+        mark_hung(self._links.values(), hung, now, self._answer_seconds)
         waiting = [one for one in self._queue if one.batch.task.connector in hung]
         self._take_out(waiting)
         return waiting
 
-    def _overdue(self, now: float) -> tuple[list[PendingBatch], list[tuple[Link, str]]]:
+    def _overdue(self, now: float) -> tuple[list[PendingBatch], list[tuple[RunnerConnection, str]]]:
         """Returns batches that found no runner, and runners to kill with the reason. Sets the time of the next look."""
         unplaced = [one for one in self._queue if one.deadline <= now]
         self._take_out(unplaced)
@@ -343,6 +343,6 @@ class RunnerExecutor:
         return unplaced, ending
 
 
-def _tell_to_settle(asked: Iterable[tuple[Link, TaskId]]) -> None:
+def _send_settle(asked: Iterable[tuple[RunnerConnection, TaskId]]) -> None:
     for link, task in asked:
         link.send(pickle.dumps(Settle(task), PICKLE))

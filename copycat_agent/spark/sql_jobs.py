@@ -232,7 +232,7 @@ def frame_for(context: SparkContext, batch: Batch) -> DataFrame | None:
     return None if makes_frames(batch.definition) is None else frame_of(SESSIONS.on(context), batch)
 
 
-def meeting_place(directory: str) -> str:
+def socket_name(directory: str) -> str:
     """Returns a name for the socket of `sql_task.front`, in a private directory; with "" in one that the executor makes."""
     word = secrets.token_hex(8)
     return f"{directory}/q{word}" if directory else word

@@ -29,7 +29,7 @@ Adopt = Literal["", "local", "topic"]
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class LaneGroup:
     """The lanes of one key: the connector's id, or another key whose work it takes over. `known` are their heads as SQLite has them.
 
     `agent` is another agent whose state directory is gone and whose work this one takes over; "" for this agent.
@@ -59,12 +59,12 @@ class OpeningPlan:
     """
 
     agent: str
-    lanes: Lanes
+    lanes: LaneGroup
     wanted: tuple[int, ...]
     nonce: str
     nonces: frozenset[str]
     cluster: str = ""
-    before: tuple[Lanes, ...] = ()
+    before: tuple[LaneGroup, ...] = ()
     adopt: Adopt = ""
     publish: tuple[tuple[SourcePartition, SavedRow | None], ...] = ()
     only: frozenset[int] = frozenset()
@@ -78,7 +78,7 @@ class OpeningPlan:
         """Returns the name of the connector whose positions they become."""
         return self.name or self.lanes.key
 
-    def lane(self, group: Lanes, number: int) -> LaneId:
+    def lane(self, group: LaneGroup, number: int) -> LaneId:
         """Returns a lane of one of its groups."""
         return LaneId(group.agent or self.agent, group.key, number)
 
@@ -96,7 +96,7 @@ class LaneSnapshot(NamedTuple):
     id: str = ""
 
 
-Read = list[tuple[Lanes, FoundEntries]]
+Read = list[tuple[LaneGroup, FoundEntries]]
 """The contents of the topic for each group, the connector's own group last."""
 
 
@@ -144,7 +144,7 @@ def is_own(asked: OpeningPlan, lane: LaneId) -> bool:
     return lane[:2] == asked.lane(asked.lanes, 0)[:2]
 
 
-def known_lanes(asked: OpeningPlan, groups: Iterable[Lanes]) -> set[LaneId]:
+def known_lanes(asked: OpeningPlan, groups: Iterable[LaneGroup]) -> set[LaneId]:
     """Returns the lanes that exist, or are to exist, as far as is known without the topic."""
     todo = {asked.lane(asked.lanes, number) for number in asked.only or asked.wanted}
     return todo | {asked.lane(group, number) for group in groups for number in group.known if not asked.only}
@@ -166,7 +166,7 @@ def fence(lanes: Iterable[LaneId], handles: list[Handle]) -> Lines[None]:
     failpoints.hit("fenced")
 
 
-def read_groups(asked: OpeningPlan, groups: Iterable[Lanes]) -> Lines[Read]:
+def read_groups(asked: OpeningPlan, groups: Iterable[LaneGroup]) -> Lines[Read]:
     """Reads the topic's entries of each group."""
     found = []
     for group in groups:
@@ -175,7 +175,7 @@ def read_groups(asked: OpeningPlan, groups: Iterable[Lanes]) -> Lines[Read]:
     return found
 
 
-def _read_group(asked: OpeningPlan, group: Lanes) -> Lines[FoundEntries]:
+def _read_group(asked: OpeningPlan, group: LaneGroup) -> Lines[FoundEntries]:
     agent = group.agent or asked.agent
     end = yield Step("end", (group.place,))
     known = {number: head for number, head in group.known.items() if not asked.only or number in asked.only}
@@ -219,7 +219,7 @@ def _check_name(asked: OpeningPlan, cluster: str, own: FoundEntries) -> None:
         raise checks.renamed(asked.connector, own.name or "")
 
 
-def _news(asked: OpeningPlan, group: Lanes, found: FoundEntries) -> Iterable[Position]:
+def _news(asked: OpeningPlan, group: LaneGroup, found: FoundEntries) -> Iterable[Position]:
     if asked.adopt == "local" and not group.agent:
         return
     for one in found.positions:

@@ -72,13 +72,13 @@ Lines = Generator[Step, Any, T]
 """A part of the protocol: a generator that yields steps, receives their results or errors, and returns a T."""
 
 
-def perform(lines: Lines[T], world: Steps) -> T:
-    """Runs `lines` to its end and performs every step with `world`. Raises what `lines` raises."""
+def perform(lines: Lines[T], performer: Steps) -> T:
+    """Runs `lines` to its end and performs every step with `performer`. Raises what `lines` raises."""
     try:
         step = next(lines)
         while True:
             try:
-                answer = getattr(world, step.name)(*step.arguments)
+                answer = getattr(performer, step.name)(*step.arguments)
             except Exception as error:  # noqa: BLE001 - the protocol decides what it means
                 step = lines.throw(error)
             else:

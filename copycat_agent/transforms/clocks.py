@@ -157,7 +157,7 @@ _HOURS, _MINUTES, _SECONDS = _spelt(24, 3600 * MICRO), _spelt(60, 60 * MICRO), _
 """Second 60 is a leap second: it equals the first of the next minute, as in Unix clocks."""
 
 
-class Days(dict[tuple[str, str, str], int]):
+class DayCache(dict[tuple[str, str, str], int]):
     """Microseconds since 1970 by year, month and day as written; a cache, since days repeat."""
 
     def __missing__(self, written: tuple[str, str, str]) -> int:
@@ -192,7 +192,7 @@ class ClockTime:
         self._layout = compile_layout(text)
         self._zone = zone
         self._offset = offset_in(zone)
-        self._days = Days()
+        self._days = DayCache()
         self._said: dict[str, int] = {"Z": 0, "+0000": 0, "+00:00": 0}
         self._named: dict[tuple[str, int], int] = {}
         self._minutes: dict[tuple[str, str], int] = {}

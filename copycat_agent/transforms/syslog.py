@@ -20,7 +20,7 @@ from copycat_agent.templates import SplitMeta
 from copycat_agent.transforms.base import Step, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.clocks import LOCAL
 from copycat_agent.transforms.parsing import Dated, ParseOptions, dated_step, parsed_columns
-from copycat_agent.transforms.times import Times, ZoneWord, compile_times
+from copycat_agent.transforms.times import TimeFormats, ZoneWord, compile_times
 
 _FACILITIES = (
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp", "audit", "alert", "clock",
@@ -115,9 +115,9 @@ class _Syslog:
     """Compiled options. A date without a year needs the time of its file."""
 
     options: SyslogOptions
-    zoned: Times
-    bare: Times
-    bsd: Times
+    zoned: TimeFormats
+    bare: TimeFormats
+    bsd: TimeFormats
 
     def bind(self, meta: SplitMeta) -> Step:
         zoned = _DateCache(self.zoned.bind(), keep=True)

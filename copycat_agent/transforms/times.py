@@ -58,7 +58,7 @@ class TimeCache(dict[str, int]):
         return found
 
 
-class Times:
+class TimeFormats:
     """Compiled formats, tried in order. Stateless except for a cache; shared by threads. Made by `compile_times`."""
 
     def __init__(self, formats: Sequence[str], zone: str) -> None:
@@ -115,7 +115,7 @@ class Times:
         raise DataError(msg)
 
 
-def compile_times(formats: Sequence[str], zone: str = LOCAL) -> Times:
+def compile_times(formats: Sequence[str], zone: str = LOCAL) -> TimeFormats:
     """Compiles formats with strptime's directives, `rfc3339`, `iso8601`, `rfc2822`, or `unix` and its parts. `zone`: of times without one.
 
     Raises ValueError that says what is wrong.
@@ -123,7 +123,7 @@ def compile_times(formats: Sequence[str], zone: str = LOCAL) -> Times:
     if not formats:
         msg = f"needs a format: {', '.join((*NAMES, *EPOCH_UNITS))}, or directives such as %d/%b/%Y:%H:%M:%S %z"
         raise ValueError(msg)
-    return Times([_named(each) for each in formats], zone)
+    return TimeFormats([_named(each) for each in formats], zone)
 
 
 def _named(text: str) -> str:
@@ -276,7 +276,7 @@ class _TimestampStep:
         return stamp
 
 
-def _other(times: Times, read_us: Read) -> Callable[[object], int]:
+def _other(times: TimeFormats, read_us: Read) -> Callable[[object], int]:
     """Returns a function from a value of any type to epoch microseconds, which raises DataError.
 
     Numbers are counts if a format counts; else their digits are read, as by %Y%m%d.

@@ -12,10 +12,10 @@ from copycat_agent.definitions.source_rules import places_of
 from copycat_agent.delivery.base import Callbacks
 from copycat_agent.errors import BusyError, CopycatError, RetriableError, bug_words
 from copycat_agent.worker.connector_io import ConnectorIO
-from copycat_agent.worker.context import ConnectorContext, RestartKeeper, Tools
+from copycat_agent.worker.context import ConnectorContext, RestartKeeper, WorkerServices
 from copycat_agent.worker.machine import ConnectorMachine
 from copycat_agent.worker.mounts import ConnectorMounts
-from copycat_agent.worker.orders import Orders
+from copycat_agent.worker.orders import ConnectorCommands
 from copycat_agent.worker.poll_loop import Wait
 from copycat_agent.worker.retry_policy import BUGS_MAX, Restarts, RetryPolicy
 from copycat_agent.worker.status import ConnectorState, CurrentState, State, Status
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from copycat_agent.options import Definition
     from copycat_agent.sources import Source
     from copycat_agent.worker.orders import Taps
-    from copycat_agent.worker.poll_loop import PollLoop, Running, Steps
+    from copycat_agent.worker.poll_loop import PollLoop, ScheduledConnector, Steps
     from copycat_agent.worker.status import ConnectorMetrics
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class Connector:
     def __init__(
         self,
         definition: Definition,
-        tools: Tools,
+        tools: WorkerServices,
         metrics: ConnectorMetrics,
         taps: Taps,
         before: Predecessors | None = None,
@@ -83,12 +83,12 @@ class Connector:
         self._before = before or Predecessors()
         self._on_change = on_change
         self._log = logs.get("connector").bind(connector=definition.name)
-        self._orders = Orders(paused=paused)
+        self._orders = ConnectorCommands(paused=paused)
         self._connector_state = ConnectorState(self._log, on_change)
         self._machine: ConnectorMachine | None = None
         self._restarts = Restarts()
         self._keeper = RestartKeeper(tools.keeper, lambda: self._orders.stop_at is not None)
-        self._running: Running | None = None
+        self._running: ScheduledConnector | None = None
         self.mount_user = ConnectorMounts((*places_of(definition.source), *definition.sink.places))
         self._ended = threading.Event()
 
@@ -248,7 +248,7 @@ class Connector:
                 self._fail(words, "please report it")
                 return False
             has_sent = self._machine is not None and self._machine.has_results
-            if self._restarts.keeps_happening(error, has_sent=has_sent):
+            if self._restarts.should_give_up(error, has_sent=has_sent):
                 hint = f"please report it; to try again: copycat ctl restart {self.definition.name}"
                 self._fail(f"{words}; so it ended {BUGS_MAX} times within an hour", hint)
                 return False
@@ -265,7 +265,7 @@ class Connector:
         The state is STARTING meanwhile, or RETRYING or BLOCKED while Kafka prevents it.
         """
         orders, connector_state = self._orders, self._connector_state
-        callbacks = Callbacks(self._metrics.count_outcome, self._count_recovered, orders.wake.nudge, self._log)
+        callbacks = Callbacks(self._metrics.count_outcome, self._count_recovered, orders.wake.wakeup, self._log)
         retry_policy = RetryPolicy(self.definition, context)
         opening: Opening | None = None
         delivery: Delivery | None = None

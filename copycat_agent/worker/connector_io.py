@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent import failpoints
-from copycat_agent.delivery.batch_outcomes import Reached
+from copycat_agent.delivery.batch_outcomes import ReportedOffsets
 from copycat_agent.errors import CopycatError, FatalError, bug_words
 from copycat_agent.executor import DefinitionChecker, StayingExecutor
 from copycat_agent.model import Account, Batch, Results, SourcePartition, SplitResult, TaskId
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.delivery.base import Delivery, PendingResults, Unsaved
     from copycat_agent.options import Definition
-    from copycat_agent.worker.context import ConnectorContext, Tools
+    from copycat_agent.worker.context import ConnectorContext, WorkerServices
     from copycat_agent.worker.effects import Effect, Effects
     from copycat_agent.worker.poll_loop import Steps
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class ConnectorIO:
     """For one run of a connector, called by its steps. The constructor opens the source: it raises what the store or the source raise."""
 
-    def __init__(self, definition: Definition, tools: Tools, context: ConnectorContext, delivery: Delivery) -> None:
+    def __init__(self, definition: Definition, tools: WorkerServices, context: ConnectorContext, delivery: Delivery) -> None:
         """`delivery` is open; `Close` closes it."""
         self._tools = tools
         self._orders = context.orders
@@ -42,13 +42,13 @@ class ConnectorIO:
         self._cluster = ",".join(definition.kafka.bootstrap_servers)
         self._in_flight: dict[TaskId, tuple[Batch, PendingResults]] = {}
         self._reports: dict[TaskId, deque[Results]] = {}  # of batches that stay
-        self._reached: dict[TaskId, Reached] = {}  # by them
+        self._reached: dict[TaskId, ReportedOffsets] = {}  # by them
         self._heed_growth()
         has_query = sql_at(definition.transforms) is not None
         executor = tools.executor
         self._examined = executor.examine(self._pickled) if has_query and isinstance(executor, DefinitionChecker) else None
         if self._examined is not None:
-            self._examined.add_done_callback(lambda _: self._orders.wake.nudge())
+            self._examined.add_done_callback(lambda _: self._orders.wake.wakeup())
         make = tools.make_source or SOURCES[definition.source.type].make
         self.source = create_source(make, definition, tools.store.saved(definition.name), context.log)
         self._keeper = context.keeper
@@ -158,7 +158,7 @@ class ConnectorIO:
         if wanted.follow_seconds and not batch.samples and isinstance(executor, StayingExecutor):
             batch = replace(batch, follow_seconds=wanted.follow_seconds)
             reports = self._reports[batch.task] = deque()
-            self._reached[batch.task] = Reached()
+            self._reached[batch.task] = ReportedOffsets()
             self._await(batch, executor.follow(batch, lambda results: self._has_reported(reports, results)))
             self._heed_growth()
         else:
@@ -179,7 +179,7 @@ class ConnectorIO:
     def _has_reported(self, reports: deque[Results], results: Results) -> None:
         """Queues a report and wakes the connector. Called by any thread."""
         reports.append(results)
-        self._orders.wake.nudge()
+        self._orders.wake.wakeup()
 
     def _take_report(self, effect: effects.CollectReport) -> Results:
         reports = self._reports[effect.task]
@@ -192,14 +192,14 @@ class ConnectorIO:
 
     def _await(self, batch: Batch, results: PendingResults) -> None:
         self._in_flight[batch.task] = batch, results
-        results.add_done_callback(lambda _: self._orders.wake.nudge())
+        results.add_done_callback(lambda _: self._orders.wake.wakeup())
 
     def _take_in(self, effect: effects.CollectResults) -> Results | None:
         task = effect.task
         batch, pending = self._in_flight.pop(task)
         if self._reports.pop(task, None) is not None:
             self._heed_growth()
-        results = self._delivery.take_in(batch, self._reached.pop(task, Reached()).apply(_of_all(batch, pending.result())))
+        results = self._delivery.handle_results(batch, self._reached.pop(task, ReportedOffsets()).apply(_of_all(batch, pending.result())))
         if not isinstance(results, tuple):
             self._in_flight[task] = batch, results  # the delivery itself wakes the connector
             return None

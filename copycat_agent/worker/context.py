@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.sources import DescriptorStore, Source
     from copycat_agent.watch import Watcher
-    from copycat_agent.worker.orders import Orders, Taps
+    from copycat_agent.worker.orders import ConnectorCommands, Taps
     from copycat_agent.worker.poll_loop import PollLoop
     from copycat_agent.worker.status import ConnectorMetrics, ConnectorState
 
 
-class Tools(NamedTuple):
+class WorkerServices(NamedTuple):
     """The tools that all connectors share.
 
     `accounts`: the results of each file are entered in the store; `tracked`: with the offsets of its records in Kafka, which costs about as
@@ -42,7 +42,7 @@ class Tools(NamedTuple):
 class ConnectorContext(NamedTuple):
     """The orders that a connector follows, and the places where it records its work."""
 
-    orders: Orders
+    orders: ConnectorCommands
     connector_state: ConnectorState
     metrics: ConnectorMetrics
     taps: Taps

@@ -22,7 +22,7 @@ Target = Literal["running", "paused", "stopped"]
 _log = logs.get("worker")
 
 
-class Targets:
+class TargetStates:
     """The state that a person wants for each connector: running, paused or stopped.
 
     Read from the store once, then kept in memory and in the store. Used under the worker's lock.

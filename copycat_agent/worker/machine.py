@@ -24,7 +24,7 @@ from copycat_agent.worker import effects
 from copycat_agent.worker.effects import CollectedEvents, Effect, Effects, LookResult, Performed
 from copycat_agent.worker.poll_loop import Wait
 from copycat_agent.worker.retry_policy import RetryPolicy
-from copycat_agent.worker.schedule import FIRST_REPORT_SECONDS, Grant, InFlightBatch, RoundSchedule
+from copycat_agent.worker.schedule import FIRST_REPORT_SECONDS, BatchLimits, InFlightBatch, RoundSchedule
 from copycat_agent.worker.status import State
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class ConnectorMachine:
                 if not policy.is_well:
                     policy.saved()
             if unsaved.results:
-                self._context.metrics.take_in(unsaved.task, unsaved.results, unsaved.seconds)  # also when `finish` raises
+                self._context.metrics.count_results(unsaved.task, unsaved.results, unsaved.seconds)  # also when `finish` raises
             is_well = policy.is_well and not any(result.error or result.rejections or result.step_failures for result in unsaved.results)
             results = unsaved.taken_back or unsaved.results
             self._note_saved(results if is_well else policy.for_source(results), unsaved)
@@ -276,7 +276,7 @@ class ConnectorMachine:
                 if policy.backoff.active and not (self._schedule.blind or self._in_flight or plan.splits or self._source.lag().bytes):
                     policy.backoff.succeeded()  # unsent records are gone: there is nothing to retry
                 return
-            grant = Grant() if limits is None else limits.take(len(idle) - index)
+            grant = BatchLimits() if limits is None else limits.take(len(idle) - index)
             most = PROBE_BYTES if careful else delivery.max_batch_bytes
             may_stay = self._delivery.may_stay and self._schedule.may_stay and not (careful or self._until_idle)
             stay = plan.follow_seconds if may_stay else 0.0
@@ -384,7 +384,7 @@ class ConnectorMachine:
 
     def _tell_what_is_left(self) -> None:
         unsaved = any(one.changes.offsets for one in self._unsaved if one.results)
-        if self._delivery.log_what_is_left(unsaved=unsaved, in_flight=bool(self._in_flight)):
+        if self._delivery.log_unfinished(unsaved=unsaved, in_flight=bool(self._in_flight)):
             state = self._context.connector_state
             self._context.log.error("offsets could not be saved; what they cover will be sent again", why=state.save_error)
             state.left_unsaved = True

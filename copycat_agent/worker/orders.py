@@ -30,7 +30,7 @@ _LOOK_SECONDS = 0.2
 Question = Callable[["Source"], Any]
 
 
-class Orders:
+class ConnectorCommands:
     """Given by any thread, followed by the connector's steps. `wake` also carries file-system events."""
 
     def __init__(self, *, paused: bool = False) -> None:
@@ -51,18 +51,18 @@ class Orders:
         """Tells the connector to read nothing more and settle by `deadline`. The earliest of several deadlines holds."""
         with self._lock:
             self.stop_at = deadline if self.stop_at is None else min(self.stop_at, deadline)
-        self.wake.nudge()
+        self.wake.wakeup()
 
     def pause(self) -> None:
         """Tells the connector to read nothing more and keep everything open."""
         self.paused = True
-        self.wake.nudge()
+        self.wake.wakeup()
 
     def resume(self) -> None:
         """Tells the connector to read on, without waiting for the end of a back-off."""
         self.paused = False
         self.at_once = True
-        self.wake.nudge()
+        self.wake.wakeup()
 
     def ask(self, question: Question) -> Future[Any]:
         """Calls `question` with the source between two of the connector's steps. The result is None when there is no source."""
@@ -71,7 +71,7 @@ class Orders:
             if not self._closed:
                 self._questions.put((question, answer))
                 self.is_asked = True
-                self.wake.nudge()
+                self.wake.wakeup()
                 return answer
         answer.set_result(None)
         return answer

@@ -52,7 +52,7 @@ Steps = Generator[Wait, None, None]
 
 
 @dataclass(eq=False, slots=True)
-class Running:
+class ScheduledConnector:
     """A connector in the loop.
 
     `busy_since` is when its present step began, or since when it has waited for a thread or has been held (`time.monotonic()`); None while
@@ -75,22 +75,22 @@ class PollLoop:
         self._lock = threading.Lock()
         self._has_ready = threading.Condition(self._lock)
         self._has_news = threading.Condition(self._lock)  # for the thread that keeps the time
-        self._ready: deque[Running] = deque()
+        self._ready: deque[ScheduledConnector] = deque()
         self._without_thread = 0  # connectors that found no idle thread since the timer last looked
         # A heap of their end, number, connector, and whether they are long; those that ended early stay in it for a while.
-        self._waits: list[tuple[float, int, Running, bool]] = []
+        self._waits: list[tuple[float, int, ScheduledConnector, bool]] = []
         self._waiting = self._threads = 0
         self._idle = 0  # threads that wait in `_has_ready` and have not been notified yet
-        self._busy: set[Running] = set()
-        self._held: dict[Running, str] = {}  # by the mount that they are held for
+        self._busy: set[ScheduledConnector] = set()
+        self._held: dict[ScheduledConnector, str] = {}  # by the mount that they are held for
         self.mounts = Mounts(self._release)
         self._numbers = itertools.count(1)
         self._timer: threading.Thread | None = None
         self._closed = False
 
-    def start(self, steps: Steps, wake: Wake, mount_user: ConnectorMounts | None = None) -> Running:
+    def start(self, steps: Steps, wake: Wake, mount_user: ConnectorMounts | None = None) -> ScheduledConnector:
         """Adds a connector, whose first step runs soon. `wake` belongs to it alone. Raises RuntimeError where no thread can be started."""
-        running = Running(steps, wake, mount_user or ConnectorMounts())
+        running = ScheduledConnector(steps, wake, mount_user or ConnectorMounts())
         with self._lock:
             if self._timer is None:
                 timer = threading.Thread(target=self._keep_time, name="poll-loop", daemon=True)
@@ -117,14 +117,14 @@ class PollLoop:
             self._has_ready.notify_all()
             self._has_news.notify_all()
 
-    def _make_ready(self, running: Running) -> None:
+    def _make_ready(self, running: ScheduledConnector) -> None:
         """Queues its next step for a thread: an idle one, or one that the timer finds or starts."""
         self._append(running)
         if not self._notify_idle():
             self._without_thread += 1
             self._has_news.notify()
 
-    def _append(self, running: Running) -> None:
+    def _append(self, running: ScheduledConnector) -> None:
         running.busy_since = time.monotonic()
         self._ready.append(running)
 
@@ -135,14 +135,14 @@ class PollLoop:
         self._has_ready.notify()
         return True
 
-    def _go_on(self, running: Running, wait_number: int) -> None:
+    def _go_on(self, running: ScheduledConnector, wait_number: int) -> None:
         """Ends the wait of this number, unless it has ended before."""
         with self._lock:
             if running.wait == wait_number:
                 self._end_wait(running)
                 self._make_ready(running)
 
-    def _end_wait(self, running: Running) -> None:
+    def _end_wait(self, running: ScheduledConnector) -> None:
         running.wait = 0
         self._waiting -= 1
 
@@ -200,7 +200,7 @@ class PollLoop:
                 running.asked_at = now
         return PATIENCE_SECONDS
 
-    def _hold(self, running: Running, mount: str) -> None:
+    def _hold(self, running: ScheduledConnector, mount: str) -> None:
         """Holds a connector until a mount answers, which may have happened meanwhile."""
         with self._lock:
             self._busy.discard(running)
@@ -240,7 +240,7 @@ class PollLoop:
                 _log.error("a connector ended unexpectedly; please report it", why=type(error).__name__, error=error)
             self._park(running, wait)
 
-    def _park(self, running: Running, wait: Wait | None) -> None:
+    def _park(self, running: ScheduledConnector, wait: Wait | None) -> None:
         """Ends the step that has yielded `wait`; None: the connector has ended.
 
         The wake is armed under the lock: once the wait is over another thread may go on, and a late `arm` would take that thread's nudge.
@@ -260,7 +260,7 @@ class PollLoop:
             elif wait.until < math.inf:
                 self._remember(wait.until, running)
 
-    def _remember(self, until: float, running: Running) -> None:
+    def _remember(self, until: float, running: ScheduledConnector) -> None:
         """Registers this wait with the timer. Waits that ended early are dropped from the heap once they are most of it."""
         if is_long := (seconds := until - time.monotonic()) > LONG_SECONDS:
             slot = 2.0 ** math.floor(math.log2(seconds / 8))
@@ -272,7 +272,7 @@ class PollLoop:
             self._waits = [one for one in self._waits if one[2].wait == one[1]]
             heapq.heapify(self._waits)
 
-    def _next(self) -> Running | None:
+    def _next(self) -> ScheduledConnector | None:
         """Waits for a connector that is ready and returns it; None when the calling thread is to end."""
         with self._lock:
             while self._closed or not self._ready:

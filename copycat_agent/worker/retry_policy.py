@@ -191,7 +191,7 @@ class Restarts:
         self.pause_seconds = shortest if steady or not self.pause_seconds else min(longest, 2 * self.pause_seconds)
         return self.pause_seconds
 
-    def keeps_happening(self, error: Exception, *, has_sent: bool) -> bool:
+    def should_give_up(self, error: Exception, *, has_sent: bool) -> bool:
         """Returns whether to give up after repeated bugs. OSError and MemoryError, which may pass, count only if something was sent."""
         if has_sent or not isinstance(error, OSError | MemoryError):
             now = time.monotonic()

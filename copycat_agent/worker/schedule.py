@@ -38,7 +38,7 @@ class RoundSchedule:
     """The times of one connector. `linger` is the least number of seconds between two batches of a task that is up to date."""
 
     linger: float
-    limits: Limits | None = None
+    limits: RateLimits | None = None
     next_look: float = 0.0
     """When a look is due if nothing requires an earlier one."""
     look_allowed_at: float = 0.0
@@ -57,7 +57,7 @@ class RoundSchedule:
     def of(cls, definition: Definition, pace_seconds: float, clock: Callable[[], float]) -> RoundSchedule:
         """Returns the schedule of a connector. `pace_seconds` is the least time between two batches that its delivery requires."""
         query_seconds = QUERY_SECONDS if sql_at(definition.transforms) is not None else 0.0
-        return cls(max(definition.delivery.linger, query_seconds, pace_seconds), Limits.of(definition.limits, clock))
+        return cls(max(definition.delivery.linger, query_seconds, pace_seconds), RateLimits.of(definition.limits, clock))
 
     @property
     def may_stay(self) -> bool:
@@ -90,7 +90,7 @@ class RoundSchedule:
         return Wait(min(begin, latest)) if begin > now else Wait(min(latest, self.ripe_at), deaf=False)
 
 
-class Grant(NamedTuple):
+class BatchLimits(NamedTuple):
     """The limits of one batch: bytes read and records sent; 0 means that there is no limit of this kind."""
 
     bytes: int = 0
@@ -105,14 +105,14 @@ class InFlightBatch(NamedTuple):
     """
 
     since: float
-    grant: Grant
+    grant: BatchLimits
     begun: float
     stays: bool = False
     files: int = 0
     reported: bool = False
 
 
-class Bucket:
+class TokenBucket:
     """A token bucket. What exceeds a grant (a record is never cut) is a debt that is paid before the next one."""
 
     def __init__(self, per_second: float, clock: Callable[[], float]) -> None:
@@ -144,28 +144,28 @@ class Bucket:
         self._at = now
 
 
-class Limits:
+class RateLimits:
     """The limits of one connector (`limits`), over all its tasks: they slow down, and drop nothing. Not thread-safe."""
 
     def __init__(self, options: LimitsOptions, clock: Callable[[], float]) -> None:
-        self._bytes = Bucket(options.bytes_per_second, clock) if options.bytes_per_second else None
-        self._records = Bucket(options.records_per_second, clock) if options.records_per_second else None
+        self._bytes = TokenBucket(options.bytes_per_second, clock) if options.bytes_per_second else None
+        self._records = TokenBucket(options.records_per_second, clock) if options.records_per_second else None
         self._buckets = [bucket for bucket in (self._bytes, self._records) if bucket]
 
     @staticmethod
-    def of(options: LimitsOptions, clock: Callable[[], float]) -> Limits | None:
+    def of(options: LimitsOptions, clock: Callable[[], float]) -> RateLimits | None:
         """Returns the limits of a definition; None if it sets none."""
-        return Limits(options, clock) if options.bytes_per_second or options.records_per_second else None
+        return RateLimits(options, clock) if options.bytes_per_second or options.records_per_second else None
 
     def seconds_left(self) -> float:
         """Returns the seconds until the next batch may be planned; 0 when it may now."""
         return max(bucket.seconds_left() for bucket in self._buckets)
 
-    def take(self, shares: int) -> Grant:
+    def take(self, shares: int) -> BatchLimits:
         """Takes the grant of one batch when there will be `shares` of them. Call it when `seconds_left` is 0."""
-        return Grant(self._bytes.take(shares) if self._bytes else 0, self._records.take(shares) if self._records else 0)
+        return BatchLimits(self._bytes.take(shares) if self._bytes else 0, self._records.take(shares) if self._records else 0)
 
-    def give_back(self, grant: Grant, used: Iterable[Counts]) -> None:
+    def give_back(self, grant: BatchLimits, used: Iterable[Counts]) -> None:
         """Returns the unused part of an ended batch's grant.
 
         Bytes count as they are read, records as they are sent, dead letters too.

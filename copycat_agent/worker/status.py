@@ -189,7 +189,7 @@ class ConnectorMetrics:
         """Notes that saving offsets took `seconds`."""
         self.commit_seconds = self.commit_seconds.plus(seconds)
 
-    def take_in(self, task: int, results: Sequence[SplitResult], seconds: float) -> None:
+    def count_results(self, task: int, results: Sequence[SplitResult], seconds: float) -> None:
         """Counts the saved results of a task's batch that ended `seconds` after it was submitted."""
         counts = _NOTHING
         told: set[tuple[str, str]] = set()

@@ -14,8 +14,8 @@ from copycat_agent.delivery.exactly_once.attempts import MakeKafkaAccess, kafka_
 from copycat_agent.delivery.guarantees import Deliveries
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
 from copycat_agent.worker.connector import STUCK_SECONDS, Connector, Predecessors, any_hangs
-from copycat_agent.worker.context import Tools
-from copycat_agent.worker.handle import ConnectorHandle, Target, Targets
+from copycat_agent.worker.context import WorkerServices
+from copycat_agent.worker.handle import ConnectorHandle, Target, TargetStates
 from copycat_agent.worker.poll_loop import PollLoop
 from copycat_agent.worker.status import State, Status
 
@@ -55,10 +55,10 @@ class Worker:
     ) -> None:
         """`until_idle`: connectors end when everything that is there is read; those that were paused or stopped are left out.
 
-        `accounts`, `make_source`, `tracked`, `keeper`: see `context.Tools`; `make_access`: see `Deliveries`.
+        `accounts`, `make_source`, `tracked`, `keeper`: see `context.WorkerServices`; `make_access`: see `Deliveries`.
         """
         deliveries = Deliveries(store, keeps_accounts=accounts, make_access=make_access)
-        self._tools = Tools(
+        self._tools = WorkerServices(
             store=store,
             executor=executor,
             watcher=watcher,
@@ -73,7 +73,7 @@ class Worker:
         self._store = store
         self._handles: dict[str, ConnectorHandle] = {}  # replaced, never changed: read without the lock
         self._leaving: list[Connector] = []  # replaced, never changed: `hung` reads it without the lock
-        self._targets = Targets(store)
+        self._targets = TargetStates(store)
         self._operation = threading.RLock()
         self._changed = threading.Condition()
         self._stopping = False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import typer
 
-from copycat_agent.agent import Settings
+from copycat_agent.agent import AgentSettings
 from copycat_agent.backfill import dry_run
 from copycat_agent.backfill.path_runs import PathRuns, choose
 from copycat_agent.cli.backfill import _with_ways_out
@@ -77,8 +77,8 @@ def definition(connectors: Path, define: Callable[..., Path], tmp_path: Path) ->
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(AgentOptions(), tmp_path / "state")
+def settings(tmp_path: Path) -> AgentSettings:
+    return AgentSettings(AgentOptions(), tmp_path / "state")
 
 
 def asked(*paths: Path, again: bool = False, resume: bool = False) -> BackfillRequest:
@@ -94,7 +94,7 @@ def refusal(capsys: pytest.CaptureFixture[str], call: Callable[[], object]) -> s
 
 
 def test_an_unfinished_run_is_resumed_or_begun_anew_on_request_only(
-    definition: Definition, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    definition: Definition, settings: AgentSettings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "app-logs/a.log"
     log.write_text("x\n")
@@ -113,7 +113,7 @@ def test_an_unfinished_run_is_resumed_or_begun_anew_on_request_only(
     assert [run.state for run in PathRuns(settings.state_dir).all() if run.directory == first.directory] == ["given_up"]
 
 
-def test_a_run_that_is_worked_on_is_left_alone(definition: Definition, settings: Settings, tmp_path: Path) -> None:
+def test_a_run_that_is_worked_on_is_left_alone(definition: Definition, settings: AgentSettings, tmp_path: Path) -> None:
     """To end it would take its offsets away under it."""
     log = tmp_path / "app-logs/a.log"
     log.write_text("x\n")
@@ -127,7 +127,7 @@ def test_a_run_that_is_worked_on_is_left_alone(definition: Definition, settings:
 
 
 def test_a_run_is_not_resumed_by_a_definition_whose_offsets_count_something_else(
-    definition: Definition, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    definition: Definition, settings: AgentSettings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "app-logs/a.log"
     log.write_text("x\n")
@@ -137,7 +137,7 @@ def test_a_run_is_not_resumed_by_a_definition_whose_offsets_count_something_else
     assert "another source.format" in refusal(capsys, lambda: resolve_run(other, settings, asked(log, resume=True)))
 
 
-def test_an_earlier_run_whose_store_cannot_be_read_says_nothing(definition: Definition, settings: Settings, tmp_path: Path) -> None:
+def test_an_earlier_run_whose_store_cannot_be_read_says_nothing(definition: Definition, settings: AgentSettings, tmp_path: Path) -> None:
     log = tmp_path / "app-logs/a.log"
     log.write_text("x\n")
     _, run = resolve_run(definition, settings, asked(log))
@@ -147,7 +147,7 @@ def test_an_earlier_run_whose_store_cannot_be_read_says_nothing(definition: Defi
 
 
 def test_what_means_nothing_is_a_usage_error_that_says_why(
-    definition: Definition, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    definition: Definition, settings: AgentSettings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "--again needs PATHs" in refusal(capsys, lambda: resolve_run(definition, settings, asked(again=True)))
     assert "--resume needs PATHs" in refusal(capsys, lambda: resolve_run(definition, settings, asked(resume=True)))
@@ -161,7 +161,7 @@ def test_what_means_nothing_is_a_usage_error_that_says_why(
 
 
 def test_what_the_definition_excludes_is_not_read_however_it_is_named(
-    definition: Definition, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    definition: Definition, settings: AgentSettings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     excluding = definition.model_copy(update={"source": definition.source.model_copy(update={"exclude": ("*.bak",)})})
     logs = tmp_path / "app-logs"
@@ -181,7 +181,7 @@ def test_times_and_rates_are_read_as_they_are_written() -> None:
     assert (rate_of("20MiB/s"), rate_of("1KiB"), rate_of(None)) == (20 * 2**20, 1024, 0)
 
 
-def test_without_paths_a_running_agent_is_named_with_the_ways_out(settings: Settings) -> None:
+def test_without_paths_a_running_agent_is_named_with_the_ways_out(settings: AgentSettings) -> None:
     with OffsetStore.open(settings.state_dir), pytest.raises(FatalError) as refused:
         OffsetStore.open(settings.state_dir)
     words = str(_with_ways_out(refused.value, None))
@@ -190,7 +190,7 @@ def test_without_paths_a_running_agent_is_named_with_the_ways_out(settings: Sett
 
 
 def test_a_plan_needs_no_broker_sends_nothing_and_says_what_a_run_would_do(
-    definition: Definition, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    definition: Definition, settings: AgentSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dry_run, "ANSWER_SECONDS", 0.2)
     (tmp_path / "app-logs/a.log").write_text(numbered(1000, "x"))

@@ -14,7 +14,7 @@ from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.options import AgentOptions
 from copycat_agent.watch import Watcher
-from copycat_agent.workbench.trying import RecordingProducer, RecordingProducers
+from copycat_agent.workbench.trying import RecordingProducer, RecordingProducerPool
 from copycat_agent.worker import Worker
 from tests.cli.conftest import COMMAND
 from tests.rig.registry import RegistryFront
@@ -69,7 +69,7 @@ def test_records_that_would_act_on_the_terminal_cannot(dry: Callable[..., Done],
 
 def run_to_the_end(directory: Path, state_dir: Path) -> None:
     """What a run leaves in the state directory, without Spark and Kafka."""
-    executor, watcher = InlineExecutor(RecordingProducers(lambda _: RecordingProducer())), Watcher()
+    executor, watcher = InlineExecutor(RecordingProducerPool(lambda _: RecordingProducer())), Watcher()
     with OffsetStore.open(state_dir) as store:
         worker = Worker(store, executor, watcher, until_idle=True)
         worker.apply(load_directory(directory, AgentOptions()).definitions.values())

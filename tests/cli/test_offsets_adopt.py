@@ -10,7 +10,7 @@ import pytest
 from copycat_agent.errors import CopiedError
 from copycat_agent.model import OFFSETS_TOPIC, Head, OffsetsPartition, SourceOffset, SourcePartition
 from copycat_agent.offsets import LaneCommit, OffsetStore
-from copycat_agent.transactions.opening import Lanes, LaneSnapshot
+from copycat_agent.transactions.opening import LaneGroup, LaneSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +88,7 @@ def test_the_positions_of_an_agent_that_is_gone_are_taken_over_with_a_warning(of
     said = offsets("adopt", "fresh", "--from-topic", "--agent", OTHER_AGENT)
     assert said.code == 0
     assert "That agent must never start again" in said.out
-    assert kept(state, "fresh").before == (Lanes("fresh", OffsetsPartition(OFFSETS_TOPIC, -1), agent=OTHER_AGENT),)
+    assert kept(state, "fresh").before == (LaneGroup("fresh", OffsetsPartition(OFFSETS_TOPIC, -1), agent=OTHER_AGENT),)
     assert f"takes over fresh of agent {OTHER_AGENT} when it starts" in offsets("show", "fresh").out
 
 

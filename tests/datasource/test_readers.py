@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from copycat_agent import logs
-from copycat_agent.display import Mask
+from copycat_agent.display import SecretMask
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.options import DeliveryOptions
@@ -277,7 +277,7 @@ def test_what_an_exception_says_is_cut_after_secrets_are_hidden(write: Callable[
             planner.ask("commit", end={"n": 1})
     finally:
         planner.close()
-    shown = raised.value.shown(Mask([secret]))
+    shown = raised.value.shown(SecretMask([secret]))
     assert "hunter" not in shown
     assert 490 < len(shown) <= 500
 

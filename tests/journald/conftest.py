@@ -9,7 +9,7 @@ import pytest
 
 from copycat_agent.extending import LostRecords
 from copycat_agent.sources import SOURCES
-from copycat_agent.sources.journald.journald_source import Journald
+from copycat_agent.sources.journald.journald_source import JournaldSource
 from tests.rig.journals import MISSING
 from tests.rig.shipping import Shipping, running_here
 
@@ -42,7 +42,7 @@ class Reading:
     def __init__(self, directory: Path, position: Any = None, **options: Any) -> None:
         model = SOURCES["journald"].options
         chosen = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-        self.source = Journald(model.model_validate({"type": "journald", "directory": str(directory), **chosen}))  # type: ignore[arg-type]
+        self.source = JournaldSource(model.model_validate({"type": "journald", "directory": str(directory), **chosen}))  # type: ignore[arg-type]
         (found,) = self.source.look({}, to_the_end=False)
         self.key = found.key
         self.position = found.start if position is None else position

@@ -10,9 +10,9 @@ import pytest
 
 from copycat_agent.extending import Found, Gone, Remembered, Troubled
 from copycat_agent.sources.objects import cleanup, memory, objects
-from copycat_agent.sources.objects.objects import Objects
+from copycat_agent.sources.objects.objects import ObjectsSource
 from copycat_agent.sources.objects.options import ObjectsOptions
-from copycat_agent.sources.objects.stores import KEY, ListedObject, ObjectNotice, key_of
+from copycat_agent.sources.objects.stores import KEY, ListedObject, ObjectNotification, key_of
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Agent:
 
     def start(self) -> None:
         """Another process, with what is saved."""
-        self.source = Objects(self.options)
+        self.source = ObjectsSource(self.options)
         self.source.committed({key: one for key, one in self.saved.items() if key.startswith(KEY)})
         self.names: dict[str, str] = {}
 
@@ -380,11 +380,11 @@ class Told:
     """A queue in memory. `trouble`: what it raises."""
 
     def __init__(self) -> None:
-        self.waiting: list[ObjectNotice] = []
+        self.waiting: list[ObjectNotification] = []
         self.deleted: list[str] = []
         self.trouble: OSError | None = None
 
-    def receive(self, wait_seconds: int) -> Iterator[ObjectNotice]:
+    def receive(self, wait_seconds: int) -> Iterator[ObjectNotification]:
         assert wait_seconds in (0, 1)
         if self.trouble is not None:
             raise self.trouble
@@ -406,7 +406,7 @@ def test_a_message_is_deleted_once_its_objects_are_saved_and_never_where_that_ca
     for name, mtime_ms in {"old": now_ms - 200_000, "young": now_ms, "closed": 0}.items():
         shelf.put(name, mtime_ms=mtime_ms)
     shelf.closed.add("closed")
-    queue.waiting = [ObjectNotice((name,), name) for name in ("old", "young", "closed", "not there")]
+    queue.waiting = [ObjectNotification((name,), name) for name in ("old", "young", "closed", "not there")]
     agent.look()
     assert sorted(agent.names.values()) == ["old"]
     assert queue.deleted == [], "what a look tells is saved behind it"

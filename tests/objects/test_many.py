@@ -9,8 +9,8 @@ import pytest
 
 from copycat_agent.extending import Gone, Remembered
 from copycat_agent.sources.objects import memory, objects, passes
-from copycat_agent.sources.objects.memory import ReadMemory
-from copycat_agent.sources.objects.passes import Passes
+from copycat_agent.sources.objects.memory import ReadHistory
+from copycat_agent.sources.objects.passes import ListingSchedule
 from tests.faults.state_host import TABLES
 from tests.objects.conftest import crossed
 from tests.rig.waiting import wait_until
@@ -111,7 +111,7 @@ class Listing:
 
     def __init__(self, *old: str) -> None:
         self.names = dict.fromkeys(old, True)
-        self.passes = Passes("in/", 5.0, 600.0)
+        self.passes = ListingSchedule("in/", 5.0, 600.0)
         self.now = 0.0
         self.found: list[str] = []
         self.swept: list[str] = []
@@ -254,7 +254,7 @@ def test_a_sweep_that_is_behind_is_through_in_time_all_the_same() -> None:
 
 @pytest.mark.parametrize(("lists_behind", "count"), [(False, 10**6), (True, passes.FULL_MOST)])
 def test_everything_is_listed_at_each_poll_where_that_costs_no_more(lists_behind: bool, count: int) -> None:
-    one = Passes("", 5.0, 3600.0)
+    one = ListingSchedule("", 5.0, 3600.0)
     for now in (0.0, 5.0, 10.0):
         found = one.current(now, lists_behind=lists_behind, to_the_end=False)
         assert found is not None
@@ -281,14 +281,14 @@ class Saved:
 
 def test_what_was_read_is_remembered_by_another_process_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "CHUNK_IDS", 64)
-    saved, one = Saved(), ReadMemory()
+    saved, one = Saved(), ReadHistory()
     ids = [number * 2**50 for number in range(1, 2000)]
     for begin in range(0, len(ids), 10):
         saved.tell(one.add(ids[begin : begin + 10], begin, "k"))
         one.recall(saved.values)
         saved.tell(one.joined(None))
         one.recall(saved.values)
-    later = ReadMemory()
+    later = ReadHistory()
     later.recall(saved.values)
     for each in (one, later):
         assert all(number in each for number in ids)
@@ -300,14 +300,14 @@ def test_what_was_read_is_remembered_by_another_process_too(monkeypatch: pytest.
 def test_of_too_many_the_oldest_are_given_up_and_taken_for_read_by_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "CHUNK_IDS", 8)
     monkeypatch.setattr(memory, "CHUNKS_MOST", 3)
-    saved, one = Saved(), ReadMemory()
+    saved, one = Saved(), ReadHistory()
     for number in range(5):
         saved.tell(one.add(range(number * 8, number * 8 + 8), 1000 + number, "k"))
         one.recall(saved.values)
     for passed in ("k", None):
         saved.tell(one.joined(passed))
         one.recall(saved.values)
-        later = ReadMemory()
+        later = ReadHistory()
         later.recall(saved.values)
         known = [number for number in range(40) if number in later]
         assert known == list(range(8 if passed else 16, 40))
@@ -318,7 +318,7 @@ def test_of_too_many_the_oldest_are_given_up_and_taken_for_read_by_their_time(mo
 
 
 def test_values_are_small_enough_to_be_saved() -> None:
-    one = ReadMemory()
+    one = ReadHistory()
     full = next(iter(one.add(itertools.repeat(2**64 - 1, memory.CHUNK_IDS), 2**43, "k")))
     assert isinstance(full, Remembered)
     assert len(str(full.value)) < 200_000

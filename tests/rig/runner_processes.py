@@ -17,7 +17,7 @@ from copycat_agent.spark.cluster_task import ResidentTask
 
 if TYPE_CHECKING:
     from copycat_agent.model import Batch
-    from copycat_agent.spark.cluster_listener import RemoteLink
+    from copycat_agent.spark.cluster_listener import RemoteRunnerConnection
     from copycat_agent.spark.runner_pool import RunnerEvents
 
 _RUNNER = """
@@ -61,7 +61,7 @@ class ProcessRunnerPool:
         assert process.stdout is not None
         return process.stdout.read().decode()
 
-    def accept(self) -> RemoteLink | None:
+    def accept(self) -> RemoteRunnerConnection | None:
         """Whoever comes."""
         return self.listener.accept()
 

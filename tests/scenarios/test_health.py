@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from copycat_agent.control import AgentView, Control, Reload
+from copycat_agent.control import AgentView, Control, ReloadResult
 from copycat_agent.metrics import health_app
 from copycat_agent.options import AgentOptions, ApiOptions
 from tests.rig.disk import mounted
@@ -44,7 +44,7 @@ class Inside:
         assert worker is not None
         return AgentView(
             version="0", pid=os.getpid(), uuid="", started=time.time(), state_dir=str(self._shipping.state_dir), directory="/etc/copycat",
-            spark="running", java_pid=None, offsets_unsaved=worker.offsets_unsaved, last_reload=Reload(),
+            spark="running", java_pid=None, offsets_unsaved=worker.offsets_unsaved, last_reload=ReloadResult(),
         )  # fmt: skip
 
     def statuses(self) -> tuple[Status, ...]:

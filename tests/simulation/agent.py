@@ -25,12 +25,12 @@ from copycat_agent.model import LaneOutcome, Loss, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore, agent_identity, schema
 from copycat_agent.offsets.store_file import OpenedStore, connect
 from copycat_agent.options import Definition, SourceOptions
-from copycat_agent.sources.log_file.log_file import LogFiles
+from copycat_agent.sources.log_file.log_file import LogFileSource
 from copycat_agent.sources.log_file.log_kind import LOG_FILE, open_stream
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.worker.connector import Connector
 from copycat_agent.worker.connector_io import ConnectorIO
-from copycat_agent.worker.context import Tools
+from copycat_agent.worker.context import WorkerServices
 from copycat_agent.worker.effects import AdvanceDelivery, AnswerQuestions, CollectEvents
 from copycat_agent.worker.mounts import Mounts
 from copycat_agent.worker.orders import Taps
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from copycat_agent.watch import Watcher
     from copycat_agent.worker.effects import Effect, Performed
     from copycat_agent.worker.mounts import ConnectorMounts
-    from copycat_agent.worker.poll_loop import PollLoop, Running, Steps, Wait
+    from copycat_agent.worker.poll_loop import PollLoop, ScheduledConnector, Steps, Wait
 
 Results = tuple[SplitResult, ...]
 TURNS_MOST = 400
@@ -148,7 +148,7 @@ class Watched:
         return changes
 
 
-class WatchedFiles(Watched, LogFiles):
+class WatchedFiles(Watched, LogFileSource):
     """Log files."""
 
 
@@ -356,10 +356,10 @@ class _Loop:
         self.steps: Steps
         self.mounts = Mounts()  # which all answer
 
-    def start(self, steps: Steps, wake: Wake, mount_user: ConnectorMounts) -> Running:
+    def start(self, steps: Steps, wake: Wake, mount_user: ConnectorMounts) -> ScheduledConnector:
         del wake, mount_user
         self.steps = steps
-        return cast("Running", _NotBusy())
+        return cast("ScheduledConnector", _NotBusy())
 
 
 class _NotBusy:
@@ -441,7 +441,9 @@ class Agent:
         store = cast("OffsetStore", self.store_door)
         deliveries = Deliveries(store, make_access=self.kafka.world, executor=turns)
         self._loop = _Loop()
-        tools = Tools(store, self.task, cast("Watcher", _NoEvents()), deliveries, cast("PollLoop", self._loop), make_source=self._make)
+        tools = WorkerServices(
+            store, self.task, cast("Watcher", _NoEvents()), deliveries, cast("PollLoop", self._loop), make_source=self._make
+        )
         self.connector = Connector(self.definition, tools, ConnectorMetrics(), Taps())
         self.connector.start()
         self._wait = None

@@ -55,7 +55,7 @@ def run(seed: int, guarantee: str, tell: Tell = lambda _: None) -> None:
         held.enter_context(Clock().installed())
         held.enter_context(patch.object(removal, "LOOKS", (0.0, 0.0)))
         held.enter_context(patch.object(removal, "AGAIN_SECONDS", 0.0))
-        held.enter_context(patch.object(removal.Removal, "is_old", lambda _self, _file: chance.random() < 0.3))
+        held.enter_context(patch.object(removal.FileRemoval, "is_old", lambda _self, _file: chance.random() < 0.3))
         play(Removing(seed, guarantee, tell))
 
 

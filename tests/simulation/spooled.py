@@ -22,8 +22,8 @@ from unittest.mock import patch
 from copycat_agent import failpoints
 from copycat_agent.model import Split
 from copycat_agent.sources.spool_dir import admission
-from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner, FinishedFile, Outcome
-from copycat_agent.sources.spool_dir.spool_dir import SpoolDir
+from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner, CleanupOutcome, FinishedFile
+from copycat_agent.sources.spool_dir.spool_dir import SpoolDirSource
 from copycat_agent.sources.spool_dir.spool_kind import SPOOL_DIR
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from tests.simulation.agent import Agent, Clock, Crash, TaskProcess, Watched
@@ -49,7 +49,7 @@ AGENT_RULES = {
 """What becomes of the agent."""
 
 
-class WatchedSpool(Watched, SpoolDir):
+class WatchedSpool(Watched, SpoolDirSource):
     """Spooled files."""
 
 
@@ -362,7 +362,7 @@ def _small_ranges_and_watched_cleanup(history: SpoolHistory) -> Iterator[None]:
         if hasattr(history, "agent"):  # else its first start
             history.agent.effects.pass_by(f"failpoint {name}")
 
-    def watched(self: Cleaner, files: Sequence[FinishedFile]) -> list[Outcome]:
+    def watched(self: Cleaner, files: Sequence[FinishedFile]) -> list[CleanupOutcome]:
         effects = history.agent.effects
         effects.pass_by(f"clean up {[Path(one.path).name for one in files]}")
         outcomes = clean(self, files)

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from copycat_agent.delivery.at_least_once import AtLeastOnce
+from copycat_agent.delivery.at_least_once import AtLeastOnceDelivery
 from copycat_agent.delivery.exactly_once import driver, reopening
 from copycat_agent.errors import RetriableError
 from copycat_agent.model import Head, SourceOffset
@@ -19,7 +19,7 @@ from copycat_agent.sources.log_file.beginning import start
 from copycat_agent.sources.log_file.known_file import KnownFile
 from copycat_agent.sources.log_file.succession import rules, similarity
 from copycat_agent.worker import connector_io, machine
-from copycat_agent.worker.orders import Orders
+from copycat_agent.worker.orders import ConnectorCommands
 from tests.simulation.histories import run
 from tests.simulation.running import GUARANTEES, Plant, always, changed, commits_nothing, is_noticed
 
@@ -144,8 +144,8 @@ def _newest_first(original: Any) -> Any:
 
 
 BUGS: dict[str, Plant] = {
-    "what was not read counts as read": changed(log_file.LogFiles, "changes_of", _settled_further),
-    "results are not saved": changed(AtLeastOnce, "save", commits_nothing),
+    "what was not read counts as read": changed(log_file.LogFileSource, "changes_of", _settled_further),
+    "results are not saved": changed(AtLeastOnceDelivery, "save", commits_nothing),
     "a save that failed counts": changed(connector_io.ConnectorIO, "_save", _saves_in_vain),
     "a file is not compared with what was read of it before a batch": always(Stream, "is_what_was_read", True),
     "a file that was rewritten is read on": changed(similarity, "what_changed", _sees_only_cuts),
@@ -164,13 +164,13 @@ BUGS: dict[str, Plant] = {
     "unfinished lines are records": changed(
         tracked.TrackedFile, "split", lambda original: lambda self, limit: replace(original(self, limit), final=True)
     ),
-    "a pause is not heard": changed(Orders, "pause", lambda _: lambda _self: None),
-    "a pause has no end": changed(Orders, "resume", lambda _: lambda _self: None),
+    "a pause is not heard": changed(ConnectorCommands, "pause", lambda _: lambda _self: None),
+    "a pause has no end": changed(ConnectorCommands, "resume", lambda _: lambda _self: None),
     "what became of a batch is taken for undone without asking Kafka": changed(reopening, "_positions", lambda _: lambda *_: {}),
     "a lane stays where it was after a transaction": changed(
         driver, "_outcome", lambda original: lambda results: (one := original(results)) and one._replace(head=Head())
     ),
-    "no batch is admitted": always(driver.ExactlyOnce, "admit", ()),
+    "no batch is admitted": always(driver.ExactlyOnceDelivery, "admit", ()),
     "a file may be in two batches": lambda: patch.object(KnownFile, "may_be_planned", property(lambda _self: True)),
     "growth is not noticed": always(followed.FollowedFiles, "note_readable", None),
     "progress is not noted": always(tracked.TrackedFile, "note_progress", None),
@@ -180,8 +180,8 @@ BUGS: dict[str, Plant] = {
     "what Kafka holds of a lane is not taken at the start": always(lanes, "apply", []),
     "what a previous generation was is forgotten": always(unfollowed.UnfollowedPartitions, "add_previous", None),
     "nobody with the same head is found": always(unfollowed.UnfollowedPartitions, "candidates", []),
-    "a file with unread lines is let go": changed(log_file.LogFiles, "finish", _closes_all),
-    "what a task gave up is not undone": changed(log_file.LogFiles, "finish", _lands_nothing),
+    "a file with unread lines is let go": changed(log_file.LogFileSource, "finish", _closes_all),
+    "what a task gave up is not undone": changed(log_file.LogFileSource, "finish", _lands_nothing),
     "a shrunken file is not seen": changed(tracked.TrackedFile, "observe", _never_smaller),
 }
 

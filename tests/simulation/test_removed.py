@@ -43,7 +43,7 @@ def test_many_histories(guarantee: str, part: int) -> None:
 def _unlinks(_: Any) -> Any:
     """Deletes whatever has the name."""
 
-    def delete(_self: removal.Removal, file: TrackedFile) -> None:
+    def delete(_self: removal.FileRemoval, file: TrackedFile) -> None:
         Path(file.path).unlink()
 
     return delete
@@ -51,7 +51,7 @@ def _unlinks(_: Any) -> Any:
 
 BUGS: dict[str, Plant] = {
     "every file counts as read": always(removal, "_is_read", value=True),
-    "whatever has the name is deleted": changed(removal.Removal, "_delete", _unlinks),
+    "whatever has the name is deleted": changed(removal.FileRemoval, "_delete", _unlinks),
 }
 """Rules of deletion, each taken out."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from copycat_agent.delivery.at_least_once import AtLeastOnce
+from copycat_agent.delivery.at_least_once import AtLeastOnceDelivery
 from copycat_agent.sources.planner import Planner
 from copycat_agent.sources.spool_dir import catalog, outcomes, preparation, rows, spool_dir, spool_stream
 from copycat_agent.sources.spool_dir.cleanup import cleaner, cleanup_queue, moves
@@ -51,7 +51,7 @@ def _cleans_at_once(original: Any) -> Any:
             offset = changes.offsets.get(result.split.partition)
             if offset is not None and offset.done:
                 file = self._planner.in_flight[result.split.partition].file
-                self._cleanup.add(rows.Row(file.partition, file.identity, file.key.generation, None, offset))
+                self._cleanup.add(rows.FileRow(file.partition, file.identity, file.key.generation, None, offset))
                 self._cleanup.work()
         return changes
 
@@ -66,11 +66,11 @@ def _settles_all(original: Any) -> Any:
 
 
 BUGS: dict[str, Plant] = {
-    "a file is cleaned up before its row is saved": changed(spool_dir.SpoolDir, "changes_of", _cleans_at_once),
+    "a file is cleaned up before its row is saved": changed(spool_dir.SpoolDirSource, "changes_of", _cleans_at_once),
     "a file that is read in part is done": changed(outcomes, "offset_to_save", _settles_all),
-    "results are not saved": changed(AtLeastOnce, "save", commits_nothing),
-    "files that are done are not known again": always(catalog.Catalog, "_done_row", None),
-    "what is saved of a file is forgotten at a start": always(catalog.Catalog, "_recall", None),
+    "results are not saved": changed(AtLeastOnceDelivery, "save", commits_nothing),
+    "files that are done are not known again": always(catalog.SpoolCatalog, "_done_row", None),
+    "what is saved of a file is forgotten at a start": always(catalog.SpoolCatalog, "_recall", None),
     "files that were cut or empty do not go on once that is saved": changed(preparation.Preparation, "finish", lambda _: lambda *_: []),
     "a file may be in two batches": changed(Planner, "land", lambda _: lambda self, partition: self.in_flight[partition]),
     "nobody compares a file with what was read of it": always(spool_stream.SpoolStream, "is_what_was_read", True),

@@ -22,7 +22,7 @@ from copycat_agent.model import Batch, Counts, SourceOffset, SourcePartition, Sp
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from copycat_agent.producer import Producers
+    from copycat_agent.producer import ProducerPool
 
     Results = tuple[SplitResult, ...]
 
@@ -60,7 +60,7 @@ def batch(
     return Batch(TaskId(connector, task), definition, cut, 2**20, max_seconds, cluster=cluster, follow_seconds=follow_seconds)
 
 
-def run(batch: Batch, producers: Producers, stopping: Callable[[], bool]) -> Results:
+def run(batch: Batch, producers: ProducerPool, stopping: Callable[[], bool]) -> Results:
     """In place of `batch.run_batch`."""
     act = pickle.loads(batch.definition)
     return ACTS[act.name](batch, act.argument, stopping)

@@ -21,7 +21,7 @@ from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResul
 from copycat_agent.options import AgentOptions, KafkaOptions, SparkOptions
 from copycat_agent.spark import cluster_task, sql_task
 from copycat_agent.spark.cluster_host import TRUSTED, ClusterHost, addresses, driver_host, is_cluster, refusal, settings, zip_package
-from copycat_agent.spark.cluster_job import TOKEN_BYTES, Exchange
+from copycat_agent.spark.cluster_job import TOKEN_BYTES, ControlListener
 from copycat_agent.spark.cluster_runner_pool import ClusterRunnerPool
 from copycat_agent.spark.cluster_task import RUN
 from copycat_agent.spark.session import configuration
@@ -209,14 +209,14 @@ def test_an_executor_that_lacks_what_queries_need_says_so_for_those_alone(monkey
 
 
 @pytest.fixture
-def exchange() -> Iterator[Exchange]:
+def exchange() -> Iterator[ControlListener]:
     """On loopback."""
-    exchange = Exchange("127.0.0.1", "127.0.0.1")
+    exchange = ControlListener("127.0.0.1", "127.0.0.1")
     yield exchange
     exchange.close()
 
 
-def test_a_batch_hears_that_it_shall_settle(exchange: Exchange) -> None:
+def test_a_batch_hears_that_it_shall_settle(exchange: ControlListener) -> None:
     line, other = exchange.line(), exchange.line()
     with cluster_task.told(line.address) as stopping, cluster_task.told(other.address) as others:
         wait_until(lambda: line.is_connected and other.is_connected, SECONDS, "they have come up")
@@ -226,14 +226,14 @@ def test_a_batch_hears_that_it_shall_settle(exchange: Exchange) -> None:
         assert not others()
 
 
-def test_a_batch_that_comes_up_late_hears_it_at_once(exchange: Exchange) -> None:
+def test_a_batch_that_comes_up_late_hears_it_at_once(exchange: ControlListener) -> None:
     line = exchange.line()
     line.settle()
     with cluster_task.told(line.address) as stopping:
         wait_until(stopping, SECONDS, "it hears")
 
 
-def test_a_batch_settles_when_its_driver_has_gone(exchange: Exchange) -> None:
+def test_a_batch_settles_when_its_driver_has_gone(exchange: ControlListener) -> None:
     line = exchange.line()
     with cluster_task.told(line.address) as stopping:
         wait_until(lambda: line.is_connected, SECONDS, "it has come up")
@@ -241,7 +241,7 @@ def test_a_batch_settles_when_its_driver_has_gone(exchange: Exchange) -> None:
         wait_until(stopping, SECONDS, "it sees that nobody waits for it")
 
 
-def test_who_does_not_know_the_token_is_not_heard(exchange: Exchange) -> None:
+def test_who_does_not_know_the_token_is_not_heard(exchange: ControlListener) -> None:
     line = exchange.line()
     assert line.address
     with socket.create_connection(line.address[:2], SECONDS) as stranger:

@@ -15,7 +15,7 @@ from copycat_agent.executor import Executor, InlineExecutor, StayingExecutor
 from copycat_agent.model import SplitResult, TaskId
 from copycat_agent.runner import THREADS, Work
 from copycat_agent.spark.jobs import ChoosingExecutor
-from copycat_agent.spark.link import Link
+from copycat_agent.spark.link import RunnerConnection
 from tests.rig.waiting import wait_until
 from tests.spark import batches
 from tests.spark.batches import batch, done
@@ -147,14 +147,14 @@ def test_the_agents_executor_lets_batches_stay() -> None:
 
 
 def test_an_order_to_settle_that_overtakes_its_batch_is_heard(runners: RunnerExecutor, monkeypatch: pytest.MonkeyPatch, flag: Path) -> None:
-    work, send = batch("report", str(flag), follow_seconds=1.0), Link.send
+    work, send = batch("report", str(flag), follow_seconds=1.0), RunnerConnection.send
 
-    def send_late(link: Link, data: bytes) -> None:
+    def send_late(link: RunnerConnection, data: bytes) -> None:
         if isinstance(pickle.loads(data), Work):
             runners.settle(work.task)
         send(link, data)
 
-    monkeypatch.setattr(Link, "send", send_late)
+    monkeypatch.setattr(RunnerConnection, "send", send_late)
     assert runners.follow(work, lambda _: None).result(SECONDS)[0].error is None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.spark.link import Link, RunnerListener
+from copycat_agent.spark.link import RunnerConnection, RunnerListener
 from tests.rig.descriptors import no_descriptors_left
 from tests.rig.waiting import wait_until
 
@@ -32,7 +32,7 @@ def test_a_runner_that_comes_while_no_descriptor_is_left_is_let_in_later(
     With one to spare it is the connection itself that takes it, and who connected cannot be looked up.
     """
     listener = RunnerListener(str(tmp_path / "listener"))
-    links: list[Link | None] = []
+    links: list[RunnerConnection | None] = []
     thread = threading.Thread(target=lambda: links.append(listener.accept()))
     command = [sys.executable, "-c", KNOCK, str(tmp_path / "listener")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as runner:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from copycat_agent import logs
 from copycat_agent.errors import FatalError
-from copycat_agent.logs.events import Event, Repeats, json_line
+from copycat_agent.logs.events import Event, RepeatFilter, json_line
 from copycat_agent.logs.handler import Handler, Sink
 from tests.rig.waiting import wait_until
 
@@ -308,7 +308,7 @@ def test_a_change_is_written_each_time_and_nothing_is_added_to_its_line() -> Non
 
 def test_the_memory_of_repeats_is_bounded() -> None:
     clock = Clock()
-    seen, written = Repeats(clock), []
+    seen, written = RepeatFilter(clock), []
     for number in range(3000):
         event = Event(clock(), logging.WARNING, "worker", f"event {number}")
         written += [*seen.admit(event), *seen.admit(event)]

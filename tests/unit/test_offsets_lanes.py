@@ -25,7 +25,7 @@ from copycat_agent.model import (
 )
 from copycat_agent.offsets import LaneCommit, OffsetStore
 from copycat_agent.offsets.lanes import SavedLanes
-from copycat_agent.transactions.opening import Lanes, LaneSnapshot
+from copycat_agent.transactions.opening import LaneGroup, LaneSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -323,7 +323,7 @@ def test_of_two_that_have_lanes_those_of_the_old_one_are_taken_over(store: Offse
     store.rename("other", "app")
     kept = store.lanes("app")
     assert (kept.id, kept.place) == (own, PLACE)
-    assert kept.before == (Lanes(theirs, OTHER, {0: Head(1, "now")}),)
+    assert kept.before == (LaneGroup(theirs, OTHER, {0: Head(1, "now")}),)
     open_lanes(store, lane0=8, lane1=6)
     assert store.lanes("app").before == ()
 
@@ -383,7 +383,7 @@ def test_an_agent_that_is_gone_is_taken_over_beside_what_is_here(store: OffsetSt
     store.commit({part("c"): at(900)})
     store.take_over("app", "4d0f")
     kept = store.lanes("app")
-    assert kept.before == (Lanes("app", OffsetsPartition(OFFSETS_TOPIC, -1), agent="4d0f"),)
+    assert kept.before == (LaneGroup("app", OffsetsPartition(OFFSETS_TOPIC, -1), agent="4d0f"),)
     assert kept.heads.keys() == {0, 1}
     open_lanes(store, told("a", 300, 900), told("c", 300, 900), lane0=8, lane1=6)
     assert rows(store) == {"a": 300, "b": 100, "c": 900}

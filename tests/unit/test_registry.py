@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from copycat_agent.converters import CONVERTERS
-from copycat_agent.definitions import Loaded, load_directory
+from copycat_agent.definitions import LoadResult, load_directory
 from copycat_agent.encoding.encoder import compiled
 from copycat_agent.errors import FatalError
 from copycat_agent.formats.records import FORMATS
@@ -47,7 +47,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Insta
         one.forget()
 
 
-def load(directory: Path, *sections: str) -> Loaded:
+def load(directory: Path, *sections: str) -> LoadResult:
     """A good definition, and one for each of the given sections."""
     directory.mkdir(exist_ok=True)
     (directory / "a.yaml").write_text(GOOD)
@@ -206,7 +206,7 @@ def test_validators_that_raise_anything_are_a_problem_of_the_definition(installe
     assert loaded.files[0].definition is not None
 
 
-def definition_of(loaded: Loaded) -> Definition:
+def definition_of(loaded: LoadResult) -> Definition:
     assert loaded.problems == ()
     definition = loaded.files[1].definition
     assert definition is not None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.small_files import Contents, read_with_status
+from copycat_agent.small_files import ContentCache, read_with_status
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def reads() -> Reads:
 
 
 @pytest.fixture
-def contents(reads: Reads) -> Contents:
+def contents(reads: Reads) -> ContentCache:
     """Believes time stamps as soon as the clock that makes them has gone on."""
-    return Contents(100, young_ns=0, is_local=lambda _: True, read=reads)
+    return ContentCache(100, young_ns=0, is_local=lambda _: True, read=reads)
 
 
 @pytest.fixture
@@ -51,12 +51,12 @@ def later(path: Path, change: Callable[[], object]) -> None:
     wait_until(lambda: change() is None or path.stat().st_ctime_ns != before)
 
 
-def test_a_file_that_nobody_writes_to_is_read_once(contents: Contents, reads: Reads, path: str) -> None:
+def test_a_file_that_nobody_writes_to_is_read_once(contents: ContentCache, reads: Reads, path: str) -> None:
     assert [contents.of(path) for _ in range(10)] == [b"one"] * 10
     assert reads.paths == [path]
 
 
-def test_another_text_of_the_same_length_is_read_though_the_time_was_put_back(contents: Contents, path: str) -> None:
+def test_another_text_of_the_same_length_is_read_though_the_time_was_put_back(contents: ContentCache, path: str) -> None:
     contents.of(path)
     file = Path(path)
     before = file.stat()
@@ -69,7 +69,7 @@ def test_another_text_of_the_same_length_is_read_though_the_time_was_put_back(co
     assert contents.of(path) == b"two"
 
 
-def test_a_file_that_takes_the_place_of_another_is_read_and_so_is_what_a_link_leads_to(contents: Contents, path: str) -> None:
+def test_a_file_that_takes_the_place_of_another_is_read_and_so_is_what_a_link_leads_to(contents: ContentCache, path: str) -> None:
     contents.of(path)
     other = Path(path).with_name("b")
     other.write_bytes(b"two")
@@ -87,14 +87,14 @@ def test_a_file_that_takes_the_place_of_another_is_read_and_so_is_what_a_link_le
 
 @pytest.mark.parametrize(("young_ns", "is_local"), [(2 * 10**9, True), (0, False)], ids=["just written", "of a server"])
 def test_time_stamps_that_prove_nothing_are_not_believed(reads: Reads, path: str, young_ns: int, is_local: bool) -> None:
-    contents = Contents(100, young_ns=young_ns, is_local=lambda _: is_local, read=reads)
+    contents = ContentCache(100, young_ns=young_ns, is_local=lambda _: is_local, read=reads)
     Path(path).touch()
     for _ in range(3):
         assert contents.of(path) == b"one"
     assert reads.paths == [path] * 3
 
 
-def test_what_cannot_be_read_is_tried_each_time(contents: Contents, path: str) -> None:
+def test_what_cannot_be_read_is_tried_each_time(contents: ContentCache, path: str) -> None:
     contents.of(path)
     Path(path).unlink()
     for _ in range(2):
@@ -104,7 +104,7 @@ def test_what_cannot_be_read_is_tried_each_time(contents: Contents, path: str) -
     assert contents.of(path) == b"two"
 
 
-def test_a_file_that_nobody_asks_for_is_forgotten(contents: Contents, reads: Reads, path: str) -> None:
+def test_a_file_that_nobody_asks_for_is_forgotten(contents: ContentCache, reads: Reads, path: str) -> None:
     contents.of(path)
     contents.forget_all_but([])
     contents.of(path)

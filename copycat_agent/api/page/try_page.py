@@ -13,7 +13,7 @@ from pathlib import Path
 from copycat_agent.api.page.markup import Html, joined, tag, text_area
 from copycat_agent.api.page.page_frame import Fields, View, ViewContext, ran
 from copycat_agent.converters.schema_options import SchemaFile
-from copycat_agent.display import HIDDEN, Mask, is_secret_name
+from copycat_agent.display import HIDDEN, SecretMask, is_secret_name
 from copycat_agent.errors import CopycatError, UnknownConnectorError
 from copycat_agent.small_files import read_small_file
 
@@ -92,6 +92,6 @@ def _without_secrets(moment: ViewContext, name: str) -> str:
     return "\n".join(kept) + "\n"
 
 
-def _hidden(line: str, mask: Mask) -> str:
+def _hidden(line: str, mask: SecretMask) -> str:
     match = _VALUE.match(line)
     return f"{match[1]}{HIDDEN!r}" if match and is_secret_name(match[2]) else mask.text(line)

@@ -18,7 +18,7 @@ from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.checks import made_anew
 from copycat_agent.transactions.entries import partition_of
 from copycat_agent.transactions.names import NameQuery, look_up
-from copycat_agent.transactions.opening import Adopt, Lanes, LaneSnapshot, OpeningPlan, open_lanes
+from copycat_agent.transactions.opening import Adopt, LaneGroup, LaneSnapshot, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import Steps, perform
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class OpeningResult(NamedTuple):
     """The request of an opening, and what it found."""
 
     asked: OpeningPlan
-    truth: LaneSnapshot
+    snapshot: LaneSnapshot
 
 
 class OpeningPlanner:
@@ -106,7 +106,7 @@ class OpeningPlanner:
         kept = self._store.identified(self._name)
         names = self._unknown(kept)
         if names:
-            found = perform(look_up(names, self._asked(kept), lambda agent, key: self._everybodys(agent, key, cluster, partitions)))
+            found = perform(look_up(names, self._asked(kept), lambda agent, key: self._default_partition(agent, key, cluster, partitions)))
             self._store.looked_up(self._name, found)
             kept = self._store.identified(self._name)
         return self._own(kept, cluster, partitions)
@@ -122,7 +122,7 @@ class OpeningPlanner:
         """Returns the part that all requests of this connector share. A person's decision is added once it is known whose name it is."""
         identity = self._store.identity
         cluster = "" if kept.adopt == "local" else kept.cluster
-        nowhere = Lanes(kept.id, OffsetsPartition(OFFSETS_TOPIC, -1))
+        nowhere = LaneGroup(kept.id, OffsetsPartition(OFFSETS_TOPIC, -1))
         adopt: Adopt = "topic" if kept.adopt else ""
         return OpeningPlan(identity.uuid, nowhere, (), identity.nonce, identity.nonces, cluster, adopt=adopt, name=self._name)
 
@@ -139,7 +139,7 @@ class OpeningPlanner:
             before=tuple(self._placed(kept, one, cluster, partitions) for one in kept.before),
             adopt=kept.adopt,
             publish=tuple(self._store.saved(self._name).items()) if is_new_there else (),
-            home=self._everybodys(self._store.identity.uuid, self._name, cluster, partitions),
+            home=self._default_partition(self._store.identity.uuid, self._name, cluster, partitions),
             registers=is_new_there or bool(kept.adopt) or kept.registered != self._name,
             checks_name=kept.is_new or kept.registered == self._name,
         )
@@ -148,17 +148,17 @@ class OpeningPlanner:
         """Notes that the id now belongs to another connector: the next opening asks Kafka which id the name has."""
         self._store.renamed_since(self._name, asked.lanes.key)
 
-    def _own_lanes(self, kept: SavedLanes, cluster: str, partitions: int) -> Lanes:
+    def _own_lanes(self, kept: SavedLanes, cluster: str, partitions: int) -> LaneGroup:
         place = kept.place
         if place is None or (kept.adopt and place.partition >= partitions):
-            place = self._everybodys(self._store.identity.uuid, kept.id, cluster, partitions)
-        return Lanes(kept.id, place, kept.heads)
+            place = self._default_partition(self._store.identity.uuid, kept.id, cluster, partitions)
+        return LaneGroup(kept.id, place, kept.heads)
 
-    def _everybodys(self, agent: str, key: str, cluster: str, partitions: int) -> OffsetsPartition:
+    def _default_partition(self, agent: str, key: str, cluster: str, partitions: int) -> OffsetsPartition:
         """Returns the default partition for the entries of a key."""
         return OffsetsPartition(OFFSETS_TOPIC, partition_of(agent, key, self._store.partitions(cluster, partitions)))
 
-    def _placed(self, kept: SavedLanes, group: Lanes, cluster: str, partitions: int) -> Lanes:
+    def _placed(self, kept: SavedLanes, group: LaneGroup, cluster: str, partitions: int) -> LaneGroup:
         """Returns the lanes to take over, in the default partition if theirs is unknown or gone.
 
         Raises PositionsError when it is gone and nobody has decided.
@@ -168,13 +168,13 @@ class OpeningPlanner:
             raise made_anew(self._name, group.place, partitions)
         if group.place.partition >= 0 and not is_gone:
             return group
-        return replace(group, place=self._everybodys(group.agent or self._store.identity.uuid, group.key, cluster, partitions))
+        return replace(group, place=self._default_partition(group.agent or self._store.identity.uuid, group.key, cluster, partitions))
 
 
 class _CancellableAccess:
     """A access that notes each step as it begins, and raises RetriableError before the next one once the attempt is cancelled."""
 
-    def __init__(self, access: KafkaAccess, attempt: Attempt) -> None:
+    def __init__(self, access: KafkaAccess, attempt: OpeningAttempt) -> None:
         self._access = access
         self._attempt = attempt
 
@@ -184,7 +184,7 @@ class _CancellableAccess:
         return getattr(self._access, step)
 
 
-class Attempt:
+class OpeningAttempt:
     """One attempt, started by the constructor. `on_end` is called on its thread."""
 
     def __init__(
@@ -259,14 +259,14 @@ class LaneOpener:
     ) -> None:
         """`earlier` are names that the connector had and no connector has now: the store that knew it by them may be lost."""
         asking = self._asking = OpeningPlanner(store, definition.name, definition.delivery.tasks_max, earlier)
-        self._begin: Callable[[Ask], Attempt] = lambda ask: Attempt(executor, definition, make, ask, on_end, asking.renamed)
+        self._begin: Callable[[Ask], OpeningAttempt] = lambda ask: OpeningAttempt(executor, definition, make, ask, on_end, asking.renamed)
 
-    def all(self) -> Attempt:
+    def all(self) -> OpeningAttempt:
         """Opens every lane that the connector has or had, and those it is to have."""
         return self._begin(self._asking.all)
 
-    def again(self, asked: OpeningPlan, number: int, head: Head, tell: Rows | None = None) -> Attempt:
-        """Opens one of the lanes in `asked` again (`without_what_is_done`), while the others work.
+    def again(self, asked: OpeningPlan, number: int, head: Head, tell: Rows | None = None) -> OpeningAttempt:
+        """Opens one of the lanes in `asked` again (`reopening_plan`), while the others work.
 
         Used to find out the outcome of its last transaction, or to write `tell` to the topic.
         """
@@ -275,13 +275,13 @@ class LaneOpener:
         return self._begin(lambda *_: one)
 
 
-def without_what_is_done(found: OpeningResult) -> OpeningPlan:
+def reopening_plan(found: OpeningResult) -> OpeningPlan:
     """Returns the request for later openings of single lanes, without what is done already and may be large: publishing and taking over."""
     lanes = replace(found.asked.lanes, known={})
     return replace(
         found.asked,
         lanes=lanes,
-        cluster=found.truth.cluster,
+        cluster=found.snapshot.cluster,
         before=(),
         adopt="",
         publish=(),

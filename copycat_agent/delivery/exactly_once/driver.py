@@ -17,7 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from copycat_agent.delivery.base import Accounts, Callbacks, DeliveryView, PendingResults, Unsaved, joined
-from copycat_agent.delivery.exactly_once.attempts import without_what_is_done
+from copycat_agent.delivery.exactly_once.attempts import reopening_plan
 from copycat_agent.delivery.exactly_once.reopening import PUBLISHING_LANE, OffsetPublisher, Recovery
 from copycat_agent.errors import RetriableError
 from copycat_agent.model import LaneOutcome, LanePlan, Results, SourcePartition, Split, SplitResult
@@ -26,7 +26,7 @@ from copycat_agent.offsets import LaneCommit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from copycat_agent.delivery.exactly_once.attempts import Attempt, LaneOpener, OpeningResult, Rows
+    from copycat_agent.delivery.exactly_once.attempts import LaneOpener, OpeningAttempt, OpeningResult, Rows
     from copycat_agent.model import Batch, Head, OffsetsPartition
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
@@ -50,7 +50,7 @@ class _InFlightLane:
     recovery: Recovery | None = None
 
 
-class ExactlyOnce:
+class ExactlyOnceDelivery:
     """A `base.Delivery`. A connector's task `n` has the lane `n`."""
 
     pace_seconds = PACE_SECONDS
@@ -58,21 +58,21 @@ class ExactlyOnce:
 
     def __init__(self, definition: Definition, store: OffsetStore, opener: LaneOpener, found: OpeningResult, callbacks: Callbacks) -> None:
         self.place: OffsetsPartition = found.asked.lanes.place
-        self.cluster = found.truth.cluster
-        self.heads: dict[int, Head] = dict(found.truth.heads)
+        self.cluster = found.snapshot.cluster
+        self.heads: dict[int, Head] = dict(found.snapshot.heads)
         """The head of each lane after the last batch that is known and saved. Replaced, never changed in place: any thread may read it."""
         self._definition = definition
         self._store = store
-        self._asked = without_what_is_done(found)
+        self._asked = reopening_plan(found)
         self._opener = opener
         self._callbacks = callbacks
         self._flights: dict[int, _InFlightLane] = {}
         self._publisher = OffsetPublisher(definition, store, self._publish)
 
-    def _publish(self, rows: Rows) -> Attempt:
+    def _publish(self, rows: Rows) -> OpeningAttempt:
         return self._open_again(PUBLISHING_LANE, rows)
 
-    def _open_again(self, number: int, rows: Rows | None = None) -> Attempt:
+    def _open_again(self, number: int, rows: Rows | None = None) -> OpeningAttempt:
         return self._opener.again(self._asked, number, self.heads[number], rows)
 
     def view(self) -> DeliveryView:
@@ -112,7 +112,7 @@ class ExactlyOnce:
         self._publisher.postpone()
         return plan
 
-    def take_in(self, batch: Batch, results: Results) -> Results | PendingResults:
+    def handle_results(self, batch: Batch, results: Results) -> Results | PendingResults:
         number, outcome = batch.task.number, _outcome(results)
         flight = self._flights[number]
         if flight.recovery is None and not _is_known(flight.plan, outcome):
@@ -156,7 +156,7 @@ class ExactlyOnce:
         return LaneCommit(self._definition.name, heads, written, dict(plan.driver_rows))
 
     def advance(self) -> Results:
-        """Continues recoveries and the publisher. Recoveries raise nothing here: the futures of `take_in` do."""
+        """Continues recoveries and the publisher. Recoveries raise nothing here: the futures of `handle_results` do."""
         published = self._publisher.end()
         if published is not None:
             self.heads = {**self.heads, PUBLISHING_LANE: published}
@@ -185,7 +185,7 @@ class ExactlyOnce:
     def has_work(self) -> bool:
         return bool(self._flights) or self._publisher.has_work
 
-    def log_what_is_left(self, *, unsaved: bool, in_flight: bool) -> bool:
+    def log_unfinished(self, *, unsaved: bool, in_flight: bool) -> bool:
         """Warns about batches in flight. Kafka has the offsets that could not be saved here, so the result is False."""
         del unsaved
         if in_flight:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent import failpoints
 from copycat_agent.delivery.exactly_once.attempts import LaneOpener
-from copycat_agent.delivery.exactly_once.driver import ExactlyOnce
+from copycat_agent.delivery.exactly_once.driver import ExactlyOnceDelivery
 from copycat_agent.errors import BehindError, CopycatError, PositionsError, RetriableError
 from copycat_agent.model import Counts, SavedRow, SourcePartition
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from copycat_agent.delivery.base import Callbacks, Delivery
-    from copycat_agent.delivery.exactly_once.attempts import Attempt, MakeKafkaAccess, OpeningResult
+    from copycat_agent.delivery.exactly_once.attempts import MakeKafkaAccess, OpeningAttempt, OpeningResult
     from copycat_agent.fair_executor import FairExecutor
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
@@ -49,7 +49,7 @@ class ExactlyOnceOpening:
         self._opener = LaneOpener(definition, store, executor, make_access, callbacks.wake, earlier)
         self._callbacks = callbacks
         self._keeps_accounts = keeps_accounts
-        self._attempt: Attempt | None = None
+        self._attempt: OpeningAttempt | None = None
         self._attempt_at = 0.0
         self._again_at = 0.0
 
@@ -94,17 +94,17 @@ class ExactlyOnceOpening:
         hint = f"a broker that is cut off from the others may have said so: Kafka is asked again within {DOUBT_SECONDS:g} s"
         return RetriableError(error.message, hint)
 
-    def _opened(self, found: OpeningResult) -> ExactlyOnce:
+    def _opened(self, found: OpeningResult) -> ExactlyOnceDelivery:
         """Saves what was found and returns the delivery. Raises what the store raises."""
         failpoints.hit("claimed")
-        name, asked, truth = self._definition.name, found.asked, found.truth
+        name, asked, snapshot = self._definition.name, found.asked, found.snapshot
         place = asked.lanes.place
-        news = self._store.lanes_opened(name, truth.cluster, place, truth, _saved_here(asked), keeps_accounts=self._keeps_accounts)
+        news = self._store.lanes_opened(name, snapshot.cluster, place, snapshot, _saved_here(asked), keeps_accounts=self._keeps_accounts)
         self._callbacks.count_records(sum((one.counts for one in news), Counts()))
         self._callbacks.count_outcome("openings")
         if news:
             self._callbacks.log.info("positions taken over from Kafka", files=len(news), topic=place.topic, partition=place.partition)
-        return ExactlyOnce(self._definition, self._store, self._opener, found, self._callbacks)
+        return ExactlyOnceDelivery(self._definition, self._store, self._opener, found, self._callbacks)
 
 
 def _saved_here(asked: OpeningPlan) -> list[tuple[SourcePartition, SavedRow]]:

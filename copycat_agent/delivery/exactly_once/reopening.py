@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from copycat_agent.delivery.base import PendingResults
-    from copycat_agent.delivery.exactly_once.attempts import Attempt, Rows
+    from copycat_agent.delivery.exactly_once.attempts import OpeningAttempt, Rows
     from copycat_agent.model import Batch
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition, ErrorsOptions
@@ -47,7 +47,7 @@ PUBLISHED_MAX = 2000
 class Recovery:
     """Finds out the outcome of one batch. The connector's steps call `advance` until `results` is done."""
 
-    def __init__(self, batch: Batch, results: tuple[SplitResult, ...], again: Callable[[], Attempt], errors: ErrorsOptions) -> None:
+    def __init__(self, batch: Batch, results: tuple[SplitResult, ...], again: Callable[[], OpeningAttempt], errors: ErrorsOptions) -> None:
         """`again` begins another attempt to open the batch's lane."""
         self.results: PendingResults = Future()
         """The batch's results as Kafka has them, or the error that ends the connector."""
@@ -59,7 +59,7 @@ class Recovery:
         self._batch, self._before = batch, results
         self._again = again
         self._backoff = Backoff(errors)
-        self._attempt: Attempt | None = None
+        self._attempt: OpeningAttempt | None = None
 
     @property
     def trouble(self) -> RetriableError | None:
@@ -91,7 +91,7 @@ class Recovery:
                 self._attempt = self._again()
             elif self._attempt is not None and self._attempt.is_over:
                 attempt, self._attempt = self._attempt, None
-                self.results.set_result(as_kafka_has_it(self._batch, self._before, attempt.result().truth))
+                self.results.set_result(results_from_kafka(self._batch, self._before, attempt.result().snapshot))
         except LaneMismatchError:
             raise
         except BehindError as error:
@@ -105,15 +105,15 @@ class LaneMismatchError(RetriableError):
     """Raised when a lane in Kafka has entries that no batch of this connector explains: all of its lanes have to be opened anew."""
 
 
-def as_kafka_has_it(batch: Batch, before: tuple[SplitResult, ...], truth: LaneSnapshot) -> tuple[SplitResult, ...]:
+def results_from_kafka(batch: Batch, before: tuple[SplitResult, ...], snapshot: LaneSnapshot) -> tuple[SplitResult, ...]:
     """Returns the results of a batch, from Kafka's entries of its lane. `before` are the unreliable results; their errors say why.
 
     Raises LaneMismatchError.
     """
     plan = batch.delivery
     assert isinstance(plan, LanePlan), "a transaction has a lane"
-    found = _positions(plan, batch, truth)
-    state = LaneOutcome("committed" if found else "undone", truth.heads[plan.lane.number])
+    found = _positions(plan, batch, snapshot)
+    state = LaneOutcome("committed" if found else "undone", snapshot.heads[plan.lane.number])
     results = [
         _committed_result(split, found.get(split.partition)) if found else _undone_result(one) for split, one in _pairs(batch, before)
     ]
@@ -121,9 +121,9 @@ def as_kafka_has_it(batch: Batch, before: tuple[SplitResult, ...], truth: LaneSn
     return tuple(results)
 
 
-def _positions(plan: LanePlan, batch: Batch, truth: LaneSnapshot) -> Mapping[SourcePartition, Position]:
+def _positions(plan: LanePlan, batch: Batch, snapshot: LaneSnapshot) -> Mapping[SourcePartition, Position]:
     """Returns the positions of its transaction; empty if it was not committed, or wrote only tombstones, which are written again."""
-    mine = {one.partition: one for one in truth.positions if one.lane == plan.lane.number and one.seq > plan.head.seq}
+    mine = {one.partition: one for one in snapshot.positions if one.lane == plan.lane.number and one.seq > plan.head.seq}
     expected = {split.partition for split in batch.splits} | {partition for partition, _ in plan.driver_rows}
     if any(one.seq != plan.head.seq + 1 for one in mine.values()) or mine.keys() - expected:
         msg = f"lane {plan.lane.number} holds positions that nobody here has sent"
@@ -165,14 +165,14 @@ class OffsetPublisher:
     is written about its files, before the lane was opened again.
     """
 
-    def __init__(self, definition: Definition, store: OffsetStore, publish: Callable[[Rows], Attempt]) -> None:
+    def __init__(self, definition: Definition, store: OffsetStore, publish: Callable[[Rows], OpeningAttempt]) -> None:
         """`publish` opens lane `PUBLISHING_LANE` again, with these offsets in its first transaction."""
         self.rows: Rows = {}
         """Offsets that are being published: nothing else may be written about them meanwhile."""
         self.held: list[Split] = []
         """Splits of their files, held back until publishing is over."""
         self._connector, self._store, self._publish = definition.name, store, publish
-        self._attempt: Attempt | None = None
+        self._attempt: OpeningAttempt | None = None
         self._backoff = Backoff(definition.errors)
         self._error: RetriableError | None = None
         self._at = time.monotonic() + QUIET_SECONDS
@@ -231,7 +231,7 @@ class OffsetPublisher:
         if not self._attempt.is_over:
             return None
         attempt, self._attempt = self._attempt, None
-        head = attempt.result().truth.heads[PUBLISHING_LANE]
+        head = attempt.result().snapshot.heads[PUBLISHING_LANE]
         rows, self.rows = self.rows, {}
         told = {} if self._error else rows
         with contextlib.suppress(RetriableError):  # then it is published again

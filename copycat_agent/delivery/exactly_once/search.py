@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from copycat_agent.batch.progress import Progress
+from copycat_agent.batch.progress import SplitProgress
 from copycat_agent.model import Batch, SourcePartition
 
 _ANY_RECORDS = 2**20
@@ -18,7 +18,7 @@ _ANY_RECORDS = 2**20
 _NO_END = 2**63
 
 
-class RefusalSearch:
+class RefusedTransactionSearch:
     """Holds the range in which the refused record can be. One per lane, kept between its batches.
 
     It is among the next `_among` messages of the files in `_ends`, in their order, before these positions. `_most` is the most messages of
@@ -43,7 +43,7 @@ class RefusalSearch:
             ordered = batch.splits  # an older generation was found late, and goes first
         return _at_most(replace(batch, splits=ordered), max(1, self._among // 2))
 
-    def refused(self, part: Batch, progresses: Sequence[Progress], sent: int) -> bool:
+    def refused(self, part: Batch, progresses: Sequence[SplitProgress], sent: int) -> bool:
         """Notes a refusal in `part`, of which `sent` messages were sent. Returns whether only the first record can be the cause."""
         opened = [one for one in progresses if one.stream is not None]
         ends = {one.split.partition: one.sent_position for one in opened if one.sent_position > one.split.offset.position}
@@ -51,7 +51,7 @@ class RefusalSearch:
         self._among = max(1, min(part.max_records or sent, sent))
         return self._among == 1
 
-    def committed(self, progresses: Sequence[Progress], messages: int, *, found: bool) -> bool:
+    def committed(self, progresses: Sequence[SplitProgress], messages: int, *, found: bool) -> bool:
         """Notes a commit of `messages` messages. `found`: a refused one, or its dead letter, is among them.
 
         Returns whether the whole suspected range is committed with nothing refused.
@@ -69,7 +69,7 @@ class RefusalSearch:
         self._ends = {}
         return is_through
 
-    def _left(self, progresses: Sequence[Progress]) -> dict[SourcePartition, int]:
+    def _left(self, progresses: Sequence[SplitProgress]) -> dict[SourcePartition, int]:
         now = {one.split.partition: one.settled.position for one in progresses}
         return {partition: end for partition, end in self._ends.items() if now.get(partition, -1) < end}
 

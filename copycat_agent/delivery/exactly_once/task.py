@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from copycat_agent import failpoints
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.delivery.base import AsValue, MakeRun
-from copycat_agent.delivery.batch_outcomes import without_answer
-from copycat_agent.delivery.exactly_once.search import RefusalSearch
+from copycat_agent.delivery.batch_outcomes import unanswered_results
+from copycat_agent.delivery.exactly_once.search import RefusedTransactionSearch
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import (
     BlockedError,
@@ -43,8 +43,8 @@ from copycat_agent.model import (
     Split,
     SplitResult,
 )
-from copycat_agent.producer import Producers
-from copycat_agent.producer.keeping import Lane
+from copycat_agent.producer import ProducerPool
+from copycat_agent.producer.keeping import TaskLane
 from copycat_agent.transactions.protocol import Lines, perform
 
 READ_PART, STOP_PART, LATEST_PART = 1 / 3, 7 / 12, 3 / 4
@@ -74,7 +74,7 @@ class ExactlyOnceTask:
     """The task's side: see `base.TaskDelivery`."""
 
     def run(
-        self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue
+        self, batch: Batch, encoder: Encoder, producers: ProducerPool, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue
     ) -> Results:
         lane = producers.take_lane(batch.task, encoder.kafka, tracked=batch.tracked)
         lane.stopping = stopping
@@ -82,7 +82,7 @@ class ExactlyOnceTask:
             return LaneBatch(batch, encoder, lane, make_run, as_value).run()
         except Exception as error:  # noqa: BLE001 - a batch never raises
             lane.broken = True
-            return without_answer(batch, as_value(error), begun=True)
+            return unanswered_results(batch, as_value(error), begun=True)
         finally:
             with contextlib.suppress(Exception):  # the commit cannot be undone, and has to be reported
                 producers.give_lane_back(batch.task, lane)
@@ -91,15 +91,15 @@ class ExactlyOnceTask:
 class LaneBatch:
     """One batch in its lane. Used once, from one thread."""
 
-    def __init__(self, batch: Batch, encoder: Encoder, lane: Lane, make_run: Callable[..., BatchRun], as_value: AsValue) -> None:
+    def __init__(self, batch: Batch, encoder: Encoder, lane: TaskLane, make_run: Callable[..., BatchRun], as_value: AsValue) -> None:
         """`as_value` turns an exception into the error of a result. `lane.stopping` says when the batch has to end."""
         assert isinstance(batch.delivery, LanePlan), "a transaction has a lane"
-        lane.memory = lane.memory or RefusalSearch()
+        lane.memory = lane.memory or RefusedTransactionSearch()
         self._batch = batch
         self._plan: LanePlan = batch.delivery
         self._encoder = encoder
         self._lane = lane
-        self._search: RefusalSearch = lane.memory
+        self._search: RefusedTransactionSearch = lane.memory
         self._make_run = make_run
         self._as_value = as_value
         self._run: BatchRun | None = None
@@ -255,7 +255,7 @@ class LaneBatch:
 class _Clock:
     """The time used by one transaction. It begins with the first message: from then on the cluster counts it."""
 
-    def __init__(self, handle: Any, lane: Lane) -> None:  # noqa: ANN401 - see `protocol.Handle`
+    def __init__(self, handle: Any, lane: TaskLane) -> None:  # noqa: ANN401 - see `protocol.Handle`
         self._handle = handle
         self._lane = lane
         self._since: float | None = None

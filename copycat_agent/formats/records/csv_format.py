@@ -14,7 +14,7 @@ from copycat_agent.formats.records.columns import ColumnRules, Columns, numbered
 from copycat_agent.formats.records.csv_options import CsvOptions, declared, problems
 from copycat_agent.formats.records.csv_rows import CsvRows, RowReader
 from copycat_agent.formats.records.field_types import field_types
-from copycat_agent.formats.records.row_runs import BLOCK_BYTES, Lines, RowRun, of_lines
+from copycat_agent.formats.records.row_runs import BLOCK_BYTES, PendingLines, RowRun, of_lines
 from copycat_agent.formats.text import Layout
 
 _REPLACED = "\ufffd"
@@ -30,7 +30,7 @@ class CsvTable:
     """A `LineTable`. Used once. Its lines are those of an incomplete row, and the latest ones."""
 
     def __init__(self, rows: RowReader, columns: Columns, layout: Layout) -> None:
-        self.lines = Lines(layout, 0)
+        self.lines = PendingLines(layout, 0)
         self.schema = columns.schema
         self._rows = rows
         self._columns = columns
@@ -108,10 +108,10 @@ class HeadReader:
                 return self._head_of(lines, rows)
         return CsvHead(place, None) if final else None
 
-    def _behind_skipped(self, frames: Iterator[Frame], file: RecordFile, *, final: bool) -> Iterator[tuple[int, Lines, bool]]:
+    def _behind_skipped(self, frames: Iterator[Frame], file: RecordFile, *, final: bool) -> Iterator[tuple[int, PendingLines, bool]]:
         """Yields growing runs of the lines after `skip_lines`, where they end, and whether nothing joins them and what follows."""
         to_skip = self._options.skip_lines
-        lines = Lines(self._lines.layout(file, 0), 0)
+        lines = PendingLines(self._lines.layout(file, 0), 0)
         for frame in frames:
             if isinstance(frame, Chunk):
                 lines.add(frame)
@@ -131,7 +131,7 @@ class HeadReader:
         if lines.raw and final:
             yield lines.end, lines, True
 
-    def _first_row(self, lines: Lines, *, final: bool) -> CsvRows:
+    def _first_row(self, lines: PendingLines, *, final: bool) -> CsvRows:
         """Returns rows from the first on that is not a comment or empty line; those are dropped."""
         texts, undecoded = lines.texts()
         passed = 0
@@ -146,7 +146,7 @@ class HeadReader:
             self._refuse(lines.start, f"its header is not {lines.codec}")
         return rows
 
-    def _head_of(self, lines: Lines, rows: CsvRows) -> CsvHead | None:
+    def _head_of(self, lines: PendingLines, rows: CsvRows) -> CsvHead | None:
         options = self._options
         if not options.header:
             width = next((len(values) for values in rows.values if values), 1)

@@ -12,7 +12,7 @@ from copycat_agent.formats.records.byte_records import SKIP_FOOTER, FileEdges, h
 from copycat_agent.formats.records.columns import ColumnRules, Columns, Value
 from copycat_agent.formats.records.csv_options import RowLineOptions
 from copycat_agent.formats.records.field_types import TypedOptions, TypeWord, field_types
-from copycat_agent.formats.records.row_runs import BLOCK_BYTES, Lines, RowRun, of_lines
+from copycat_agent.formats.records.row_runs import BLOCK_BYTES, PendingLines, RowRun, of_lines
 from copycat_agent.formats.text import TAIL_BYTES, Layout, encoding_problem
 from copycat_agent.options import Field, Options
 
@@ -195,7 +195,7 @@ class _Table:
     """A `LineTable`."""
 
     def __init__(self, cutter: Cutter, layout: Layout) -> None:
-        self.lines = Lines(layout, 0)
+        self.lines = PendingLines(layout, 0)
         self.schema = cutter.columns.schema
         self._cutter = cutter
 

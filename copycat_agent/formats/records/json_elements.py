@@ -16,7 +16,7 @@ from copycat_agent.formats.records.json_values import (
     NOTHING,
     OPEN_ARRAY,
     QUOTE,
-    Cursor,
+    JsonCursor,
     Value,
     ValueExtent,
     parse,
@@ -33,7 +33,7 @@ _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _CLOSE_ARRAY, _OPEN = b"]{"
 
 
-def enter(cursor: Cursor, path: tuple[str, ...]) -> None:
+def enter(cursor: JsonCursor, path: tuple[str, ...]) -> None:
     """Moves from the file's beginning to the `[` after the keys of `path`. Raises DamageError if they do not lead to one."""
     for number, key in enumerate(path, 1):
         way = ".".join(path[:number])
@@ -44,7 +44,7 @@ def enter(cursor: Cursor, path: tuple[str, ...]) -> None:
         raise DamageError(f"no array stands at byte {cursor.position}, behind path {'.'.join(path)!r}")
 
 
-def _find(cursor: Cursor, key: str, way: str) -> None:
+def _find(cursor: JsonCursor, key: str, way: str) -> None:
     """Skips the members of the object that begins here, up to the value of `key`."""
     cursor.index += 1
     while cursor.skip_blanks() == QUOTE:
@@ -60,7 +60,7 @@ def _find(cursor: Cursor, key: str, way: str) -> None:
     raise DamageError(f"path {way!r} is not there: the object ends, or is damaged, at byte {cursor.position}")
 
 
-def _key(cursor: Cursor) -> str | None:
+def _key(cursor: JsonCursor) -> str | None:
     """Reads a key. Returns None for one that cannot be read, or is too long to be compared."""
     start = cursor.position
     size = None
@@ -81,7 +81,7 @@ def _key(cursor: Cursor) -> str | None:
 _LONGEST_KEY = 4096
 
 
-def leave(cursor: Cursor, depth: int) -> DamageError | None:
+def leave(cursor: JsonCursor, depth: int) -> DamageError | None:
     """Skips what follows the array, out of `depth` objects, up to the end of the file. Returns what is wrong with it."""
     if cursor.skip_blanks() == NOTHING or not cursor.follow(ValueExtent(depth)):
         return DamageError(f"the file ends behind its records, before its end, at byte {cursor.position}")
@@ -90,7 +90,7 @@ def leave(cursor: Cursor, depth: int) -> DamageError | None:
     return None
 
 
-def skip_mark(cursor: Cursor) -> int:
+def skip_mark(cursor: JsonCursor) -> int:
     """Skips a byte order mark; returns its size."""
     cursor.more()
     if cursor.data.startswith(_OTHER_MARKS):
@@ -99,7 +99,7 @@ def skip_mark(cursor: Cursor) -> int:
     return cursor.index
 
 
-def _ends_well(cursor: Cursor) -> bool:
+def _ends_well(cursor: JsonCursor) -> bool:
     """Returns whether the last value ends where the file does. The values themselves are not checked."""
     skip_mark(cursor)
     while (first := cursor.skip_blanks()) != NOTHING:
@@ -123,7 +123,7 @@ class JsonLimits(NamedTuple):
 class Elements:
     """One pass over the elements from the cursor's position on. Used once."""
 
-    def __init__(self, cursor: Cursor, limits: JsonLimits, path: tuple[str, ...], *, is_array: bool) -> None:
+    def __init__(self, cursor: JsonCursor, limits: JsonLimits, path: tuple[str, ...], *, is_array: bool) -> None:
         self._cursor = cursor
         self._max_bytes, self._run_bytes, self._final = limits
         self._path = path

@@ -16,7 +16,7 @@ from copycat_agent.formats.model import FileFormat, FormatKind, Frame, FrameOpti
 from copycat_agent.formats.records.byte_records import line_starts, refuse_encoding
 from copycat_agent.formats.records.field_types import TreeOptions, Typing
 from copycat_agent.formats.records.json_elements import Elements, JsonLimits, UnfinishedError, skip_mark
-from copycat_agent.formats.records.json_values import NOTHING, OPEN_ARRAY, Cursor, Value, last_before, parse, parse_all
+from copycat_agent.formats.records.json_values import NOTHING, OPEN_ARRAY, JsonCursor, Value, last_before, parse, parse_all
 from copycat_agent.options import ByteSize, Field
 
 BLOCK_BYTES = 2**16
@@ -119,7 +119,7 @@ class JsonFormat(FileFormat):
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         final, block_bytes = how.get("final", True), how.get("block_bytes") or BLOCK_BYTES
-        cursor = Cursor(file, start, end, max(_LEAST_BLOCK_BYTES, block_bytes))
+        cursor = JsonCursor(file, start, end, max(_LEAST_BLOCK_BYTES, block_bytes))
         is_array = self._is_array(file, end)  # reads the beginning; in a packed file this has to come before later bytes
         before = last_before(file, start) if start else NOTHING
         limits = JsonLimits(self._max_bytes, block_bytes, final=final)
@@ -145,7 +145,7 @@ class JsonFormat(FileFormat):
         if self._path:
             return True
         if "is_array" not in file.memo:
-            cursor = Cursor(file, 0, end, _LEAST_BLOCK_BYTES)
+            cursor = JsonCursor(file, 0, end, _LEAST_BLOCK_BYTES)
             skip_mark(cursor)
             file.memo["is_array"] = cursor.skip_blanks() == OPEN_ARRAY
         return bool(file.memo["is_array"])

@@ -95,7 +95,7 @@ def last_before(read: Reader, position: int) -> int:
     return NOTHING
 
 
-class Cursor:
+class JsonCursor:
     """A position in a file, and the bytes read around it: `data[index:]` begins at the position."""
 
     def __init__(self, read: Reader, position: int, end: int, block_bytes: int) -> None:
@@ -108,9 +108,9 @@ class Cursor:
         self.start = position
         self.is_whole = position >= end
 
-    def again(self) -> Cursor:
+    def again(self) -> JsonCursor:
         """Returns another cursor, at the beginning of the file."""
-        return Cursor(self._read, 0, self._end, self._block_bytes)
+        return JsonCursor(self._read, 0, self._end, self._block_bytes)
 
     @property
     def position(self) -> int:

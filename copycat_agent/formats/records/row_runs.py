@@ -19,7 +19,7 @@ BLOCK_BYTES = 2**16
 """Bytes per read: the values of a larger block leave the processor's cache before they are sent, which costs twice the time."""
 
 
-class Lines:
+class PendingLines:
     """Consecutive lines of a file that are not records yet. `places`: where each begins, and where the last one ends."""
 
     def __init__(self, layout: Layout, start: int) -> None:
@@ -123,7 +123,7 @@ class LineTable(Protocol):
     """Makes records of lines."""
 
     @property
-    def lines(self) -> Lines:
+    def lines(self) -> PendingLines:
         """Returns the lines that are not records yet."""
 
     @property

@@ -20,7 +20,7 @@ from copycat_agent.formats.records.byte_records import header_gap
 from copycat_agent.formats.records.columns import ColumnRules, Columns, Value
 from copycat_agent.formats.records.csv_options import RowLineOptions
 from copycat_agent.formats.records.field_types import TypedOptions, TypeWord, field_types
-from copycat_agent.formats.records.row_runs import BLOCK_BYTES, Lines, RowRun, of_lines
+from copycat_agent.formats.records.row_runs import BLOCK_BYTES, PendingLines, RowRun, of_lines
 from copycat_agent.formats.text import Layout, encoding_problem
 from copycat_agent.model import Schema
 from copycat_agent.options import Field
@@ -76,7 +76,7 @@ class _W3cTable:
     """A `LineTable`."""
 
     def __init__(self, rules: ColumnRules, unescape: str, layout: Layout, names: Sequence[str]) -> None:
-        self.lines = Lines(layout, 0)
+        self.lines = PendingLines(layout, 0)
         self._rules = rules
         self._unescape = unescape
         self.name(names)

@@ -12,7 +12,7 @@ import threading
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-from copycat_agent.display import Mask
+from copycat_agent.display import SecretMask
 from copycat_agent.errors import FatalError, RetriableError
 
 MODULE = "copycat_agent.sources.datasource.process"
@@ -34,7 +34,7 @@ class ReaderFaultError(RetriableError):
         super().__init__(message, hint)
         self.text = text
 
-    def shown(self, mask: Mask) -> str:
+    def shown(self, mask: SecretMask) -> str:
         """Returns the beginning of `text`. Secrets are hidden before it is cut."""
         return mask.text(self.text)[:_SHOWN_MOST]
 

@@ -45,7 +45,7 @@ start_at: end                             # or beginning, or a time, "2026-11-21
 """
 
 
-class Journald:
+class JournaldSource:
     """A `copycat_agent.extending.AuthorSource`."""
 
     def __init__(self, options: JournaldOptions) -> None:
@@ -237,5 +237,9 @@ def _key(options: JournaldOptions) -> str:
 
 
 JOURNALD = source_kind(
-    JournaldOptions, Journald, probe=probe_journal, sample=_SAMPLE, only_here="each task would read the journal of the host that it runs on"
+    JournaldOptions,
+    JournaldSource,
+    probe=probe_journal,
+    sample=_SAMPLE,
+    only_here="each task would read the journal of the host that it runs on",
 )

@@ -33,7 +33,7 @@ LOOKS = 4
 A directory that never stops changing is then taken as it is."""
 
 
-class Catalog:
+class LogCatalog:
     """Compares existing files with those that are `followed`."""
 
     def __init__(self, connector: str, options: LogFileOptions, offsets: Offsets, log: Log) -> None:

@@ -13,7 +13,7 @@ from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.regular_files import has_no_writer
 from copycat_agent.sources.log_file.file_state import Draining
-from copycat_agent.sources.log_file.removal import Removal
+from copycat_agent.sources.log_file.removal import FileRemoval
 from copycat_agent.sources.log_file.tracked import OpenedFile
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class ClosedFiles:
             return True
 
 
-class FileEndings:
+class FileCloser:
     """Ends files of one connector, one call at a time: those that left their patterns, archives, and all files when a run is to end.
 
     `begin_anew` is `Catalog.begin_anew`. `removal` deletes those that are read.
@@ -158,7 +158,7 @@ class FileEndings:
         want_scan: Callable[[], None],
         log: Log,
     ) -> None:
-        self.removal = Removal(followed, opener, options, want_scan, log)
+        self.removal = FileRemoval(followed, opener, options, want_scan, log)
         self._followed = followed
         self._options = options
         self._begin_anew = begin_anew
@@ -182,7 +182,7 @@ class FileEndings:
         """Returns whether nothing was appended to the closed files."""
         return self._released.are_quiet(self._followed.files)
 
-    def came_to_an_end(self, file: TrackedFile) -> None:
+    def note_read_to_end(self, file: TrackedFile) -> None:
         """Records that a task has read `file` to its present end."""
         if file.is_packed and file.packing.rest:
             self._unfinished.add(file)

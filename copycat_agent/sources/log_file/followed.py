@@ -10,7 +10,7 @@ from copycat_agent.sources.base import FileState, FileView, Offsets
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.log_file.descriptors import Descriptors
-from copycat_agent.sources.log_file.forgetting import Forgetting
+from copycat_agent.sources.log_file.forgetting import OffsetExpiry
 from copycat_agent.sources.log_file.rotation import RotationOrder, log_of, rotation_family, unpacked_name
 from copycat_agent.sources.log_file.unfollowed import UnfollowedPartitions
 from copycat_agent.sources.losses import LostData
@@ -87,7 +87,7 @@ class FollowedFiles:
         self.lost = LostData(log)
         self.unpacks = options.compression == "auto"
         self.unfollowed = UnfollowedPartitions(self.offsets, self.lost.add, log)
-        self.forgetting = Forgetting(self.unfollowed, options.forget_after, log)
+        self.forgetting = OffsetExpiry(self.unfollowed, options.forget_after, log)
         self._log = log
         # Names at the time of meeting; `relatives` looks only newest names up, and a file gets such a name only by being met.
         self._names: dict[TrackedFile, str] = {}
@@ -171,7 +171,7 @@ class FollowedFiles:
 
     def replace(self, file: TrackedFile, fresh: TrackedFile) -> None:
         """Follows `fresh` in place of `file`, which begins anew. It takes over the descriptor."""
-        fd = file.hand_over()
+        fd = file.detach_fd()
         self.rotation_order.replace(file, fresh)
         self.drop(file)
         if fd >= 0:

@@ -30,7 +30,7 @@ _LOOKS = 10
 """How often within `forget_after` a file that is not followed is checked for existence."""
 
 
-class Forgetting:
+class OffsetExpiry:
     """Forgets the unfollowed files of one connector."""
 
     def __init__(self, unfollowed: UnfollowedPartitions, forget_seconds: float, log: Log) -> None:

@@ -251,7 +251,7 @@ class KnownFile:
         if result.seen_ns:
             self.reading = replace(self.reading, size=result.split.end, at_ms=int(time.time() * 1000), at_ns=result.seen_ns)
 
-    def landed(self) -> None:
+    def note_task_ended(self) -> None:
         """Records that no task reads it any more."""
         self.reading = replace(self.reading, in_flight=False)
 

@@ -17,9 +17,9 @@ from copycat_agent.model import SourceState, Split, SplitResult
 from copycat_agent.sources.base import DescriptorStore, FileDetail, FileView, Lag, Offsets, Plan
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.partial_scan import ACTIVE_SECONDS, PartialScan
-from copycat_agent.sources.log_file.catalog import Catalog
+from copycat_agent.sources.log_file.catalog import LogCatalog
 from copycat_agent.sources.log_file.descriptors import close_if_stale
-from copycat_agent.sources.log_file.endings import FileEndings, enter_damage, remember_sizes
+from copycat_agent.sources.log_file.endings import FileCloser, enter_damage, remember_sizes
 from copycat_agent.sources.log_file.followed import unread_of, view_of
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.log_file.planning import FilePlanner, RecordTimers
@@ -45,15 +45,15 @@ class _EventOutcome(Enum):
     NOT_OURS = auto()
 
 
-class LogFiles:
+class LogFileSource:
     """The log files of one connector, a `sources.base.Source`. One thread calls it at a time."""
 
     def __init__(self, connector: str, options: LogFileOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> None:
         """`offsets` are the saved offsets of the connector."""
-        self._catalog = Catalog(connector, options, offsets, log)
+        self._catalog = LogCatalog(connector, options, offsets, log)
         self._followed = self._catalog.followed
         self._planner = FilePlanner(self._catalog, options, delivery, self._want_scan)
-        self._endings = FileEndings(self._followed, self._catalog.opener, options, self._catalog.begin_anew, self._want_scan, log)
+        self._endings = FileCloser(self._followed, self._catalog.opener, options, self._catalog.begin_anew, self._want_scan, log)
         self._options = options
         self._log = log
         self._unsaved = UnsavedChanges()
@@ -240,14 +240,14 @@ class LogFiles:
             self._followed.note(changes)
         newcomers = self._catalog.newcomers
         for result in results:
-            file = self._planner.landed(result.split.partition)
+            file = self._planner.note_task_ended(result.split.partition)
             file.note_gone_on(result)
             if not result.changed or result.split.partition in changes.offsets:  # else the offset stays as it was
                 file.note_progress(changes.offsets.get(result.split.partition, result.offset))
             self._note_outcome(file, result)
             file.note_compared(is_other=result.changed)
             if newcomers.undecided:
-                newcomers.note_landed(file)
+                newcomers.note_batch_returned(file)
             self._needs_scan |= file.needs_scan or newcomers.is_due
             self._followed.note_readable(file)
 
@@ -283,7 +283,7 @@ class LogFiles:
                 if file.is_stalled:
                     self._timers.add(file)
             if file.packing.rest:
-                self._endings.came_to_an_end(file)
+                self._endings.note_read_to_end(file)
 
     def ripen(self, *, at_once: bool) -> float:
         """Ends records that have timed out, or all if `at_once`. Returns when the next is due (`time.monotonic()`), inf for never."""

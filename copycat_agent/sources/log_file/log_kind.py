@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def _make(connector: str, options: LogFileOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:
-    from copycat_agent.sources.log_file.log_file import LogFiles  # noqa: PLC0415 - 30 modules that a task's process does without
+    from copycat_agent.sources.log_file.log_file import LogFileSource  # noqa: PLC0415 - 30 modules that a task's process does without
 
-    return LogFiles(connector, options, delivery, offsets, log)
+    return LogFileSource(connector, options, delivery, offsets, log)
 
 
 def _framing(options: LogFileOptions, *, raw: bool) -> Frames:

@@ -21,7 +21,7 @@ from copycat_agent.sources.planner import PER_BATCH, READY, Planner
 if TYPE_CHECKING:
     from copycat_agent.model import SourcePartition, Split
     from copycat_agent.options import DeliveryOptions
-    from copycat_agent.sources.log_file.catalog import Catalog
+    from copycat_agent.sources.log_file.catalog import LogCatalog
     from copycat_agent.sources.log_file.log_options import LogFileOptions
     from copycat_agent.sources.log_file.tracked import TrackedFile
 
@@ -47,7 +47,7 @@ class FilePlanner:
     `want_scan` is called if only a scan can tell what has become of a file.
     """
 
-    def __init__(self, catalog: Catalog, options: LogFileOptions, delivery: DeliveryOptions, want_scan: Callable[[], None]) -> None:
+    def __init__(self, catalog: LogCatalog, options: LogFileOptions, delivery: DeliveryOptions, want_scan: Callable[[], None]) -> None:
         self._planner: Planner[TrackedFile] = Planner()
         self.in_flight = self._planner.in_flight
         self._catalog = catalog
@@ -77,10 +77,10 @@ class FilePlanner:
         """Returns files that are open, or had something to read lately."""
         return {*self._followed.descriptors.open_files, *self._served}
 
-    def landed(self, partition: SourcePartition) -> TrackedFile:
+    def note_task_ended(self, partition: SourcePartition) -> TrackedFile:
         """Records that the task that read the file of `partition` has ended. Returns the file."""
         file = self._planner.land(partition)
-        file.landed()
+        file.note_task_ended()
         return file
 
     def take_note(self, file: TrackedFile) -> bool:

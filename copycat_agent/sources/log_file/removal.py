@@ -41,7 +41,7 @@ _WRITER = "a program has it open for writing"
 _NOBODY_KNOWS = "whether a program has it open for writing cannot be told: the agent's user does not own it and has no CAP_LEASE"
 
 
-class Removal:
+class FileRemoval:
     """Deletes for one connector, one call at a time. `want_scan` is called once a file is deleted: a scan finds it gone."""
 
     def __init__(self, followed: FollowedFiles, opener: Opener, options: LogFileOptions, want_scan: Callable[[], None], log: Log) -> None:

@@ -183,7 +183,7 @@ class TrackedFile(KnownFile):
         with contextlib.suppress(OSError):  # the planner, which opens it for its turn, tries again
             self.detect_packing()
 
-    def hand_over(self) -> int:
+    def detach_fd(self) -> int:
         """Passes its descriptor to the caller, -1 if it is closed."""
         fd, self.fd = self.fd, -1
         self.open_files.discard(self)
@@ -207,7 +207,7 @@ class TrackedFile(KnownFile):
 
     def close(self) -> None:
         """Closes it; the offset stays known."""
-        fd = self.hand_over()
+        fd = self.detach_fd()
         if fd >= 0:
             os.close(fd)
 

@@ -13,7 +13,7 @@ from pyarrow import fs
 from copycat_agent.extending import Address, file_system_at
 from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
 from copycat_agent.sources.objects.passes import NameRange
-from copycat_agent.sources.objects.stores import ListedObject, NoticeQueue, directory_of
+from copycat_agent.sources.objects.stores import ListedObject, NotificationQueue, directory_of
 
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ class ArrowStore:
 
         return BlockFile(found.size, fetch, file.close)
 
-    def queue(self, url: str) -> NoticeQueue:
+    def queue(self, url: str) -> NotificationQueue:
         raise NotImplementedError
 
     def delete(self, found: ListedObject) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from copycat_agent.extending import Address
 from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
 from copycat_agent.sources.objects.passes import NameRange
-from copycat_agent.sources.objects.stores import ListedObject, NoticeQueue, directory_of, key_of
+from copycat_agent.sources.objects.stores import ListedObject, NotificationQueue, directory_of, key_of
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -80,7 +80,7 @@ class LocalStore:
 
         return BlockFile(found.size, fetch, lambda: os.close(fd), ahead=False)
 
-    def queue(self, url: str) -> NoticeQueue:
+    def queue(self, url: str) -> NotificationQueue:
         raise NotImplementedError
 
     def delete(self, found: ListedObject) -> None:

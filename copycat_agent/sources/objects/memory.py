@@ -35,7 +35,7 @@ class _Chunk(NamedTuple):
         return {"ids": base64.b64encode(self.ids.tobytes()).decode(), "newest_ms": self.newest_ms, "last": self.last}
 
 
-class ReadMemory:
+class ReadHistory:
     """A set of object ids, 64-bit numbers."""
 
     def __init__(self) -> None:

@@ -9,10 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 
-from copycat_agent.sources.objects.stores import ObjectNotice
+from copycat_agent.sources.objects.stores import ObjectNotification
 
 if TYPE_CHECKING:
-    from copycat_agent.sources.objects.stores import NoticeQueue, Store
+    from copycat_agent.sources.objects.stores import NotificationQueue, Store
 
 Translate = Callable[[str, Callable[[], Any]], Any]
 """`translate(what, ask)` returns what `ask` returns, and translates its exceptions into OSError."""
@@ -28,7 +28,7 @@ _NAME_BYTES_MAX = 1024
 """Longest name of an object in S3."""
 
 
-class Notices:
+class ReceivedNotifications:
     """The messages of one queue that were received and not deleted yet, with the keys of their objects.
 
     `trouble` says why the queue cannot be read, "" while it can.
@@ -36,12 +36,12 @@ class Notices:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._queue: NoticeQueue | None = None
+        self._queue: NotificationQueue | None = None
         self._keys: dict[str, set[str]] = {}
         self._failed_at = -math.inf
         self.trouble = ""
 
-    def receive(self, store: Store, is_saved: Callable[[str], bool], now: float, *, waits: bool) -> list[ObjectNotice]:
+    def receive(self, store: Store, is_saved: Callable[[str], bool], now: float, *, waits: bool) -> list[ObjectNotification]:
         """Deletes messages whose keys are all saved, then returns new ones. `now` is `time.monotonic()`.
 
         `waits`: the call may take a second, because there is nothing else to do.
@@ -69,7 +69,7 @@ class Notices:
 
 
 class SqsQueue:
-    """A `stores.NoticeQueue`."""
+    """A `stores.NotificationQueue`."""
 
     def __init__(self, client: Any, translate: Translate, url: str, bucket: str) -> None:  # noqa: ANN401 - boto3 has no types
         """`client` is boto3's; `translate` translates what it raises into OSError. Messages about other buckets are ignored."""
@@ -78,12 +78,12 @@ class SqsQueue:
         self._url = url
         self._bucket = bucket
 
-    def receive(self, wait_seconds: int) -> Iterator[ObjectNotice]:
+    def receive(self, wait_seconds: int) -> Iterator[ObjectNotification]:
         """Yields messages; waits `wait_seconds` for the first. SQS sends each again after its visibility timeout, until it is deleted."""
         for number in range(_RECEIVES_MOST):
             asked = {"QueueUrl": self._url, "MaxNumberOfMessages": _AT_ONCE, "WaitTimeSeconds": 0 if number else wait_seconds}
             found = self._translate("receive from the queue", partial(self._client.receive_message, **asked)).get("Messages", [])
-            yield from (ObjectNotice(tuple(names_in(one["Body"], self._bucket)), one["ReceiptHandle"]) for one in found)
+            yield from (ObjectNotification(tuple(names_in(one["Body"], self._bucket)), one["ReceiptHandle"]) for one in found)
             if not found:
                 return
 

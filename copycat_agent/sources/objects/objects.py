@@ -1,7 +1,7 @@
 """The `FileSource` of `objects`: finds objects, and knows which of them were read.
 
-An object is a partition while it is read, and until enough are done to be stored together in a `ReadMemory`. `Passes` go through the names
-in order; a pass stops while many objects wait to be read, and later resumes where it stopped.
+An object is a partition while it is read, and until enough are done to be stored together in a `ReadHistory`. A `ListingPass` goes through
+the names in order; it stops while many objects wait to be read, and later resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from copycat_agent.sources.objects.blocks import BlockFile
 from copycat_agent.sources.objects.cleanup import Cleanup
 from copycat_agent.sources.objects.daemon_pool import DaemonPool
 from copycat_agent.sources.objects.local_store import LocalStore
-from copycat_agent.sources.objects.memory import CHUNK_IDS, ReadMemory
-from copycat_agent.sources.objects.notices import Notices
+from copycat_agent.sources.objects.memory import CHUNK_IDS, ReadHistory
+from copycat_agent.sources.objects.notices import ReceivedNotifications
 from copycat_agent.sources.objects.options import ObjectsOptions
-from copycat_agent.sources.objects.passes import NameRange, Pass, Passes
+from copycat_agent.sources.objects.passes import ListingPass, ListingSchedule, NameRange
 from copycat_agent.sources.objects.stores import KEY, ListedObject, Store, key_of
 
 WAITING_MOST = 1000
@@ -47,7 +47,7 @@ CHECKS = 32
 CHECK_SECONDS = 5.0
 """Interval of such checks for one object."""
 REMEMBER_AT = 256
-"""Least number of finished objects that move to the `ReadMemory` together."""
+"""Least number of finished objects that move to the `ReadHistory` together."""
 LOCAL_AGE_SECONDS = 5.0
 """Default of `min_age` where files grow under their final names."""
 BEGUN_SECONDS = 86_400
@@ -78,7 +78,7 @@ def store_at(address: Address) -> Store:
     return S3Store(address)
 
 
-class Objects:
+class ObjectsSource:
     """An `extending.FileSource`.
 
     `_known` holds the objects that are partitions, by key; `_names` their keys by name; `_paths` the shown names of saved partitions.
@@ -91,14 +91,14 @@ class Objects:
         self._address = parse_address(options.uri)
         is_local = self._address.scheme in ("file", "hdfs", "viewfs")
         self._min_age = options.min_age if options.min_age is not None else LOCAL_AGE_SECONDS if is_local else 0.0
-        self._memory = ReadMemory()
+        self._memory = ReadHistory()
         self._cleanup = Cleanup(options.cleanup)
         self._known: dict[str, ListedObject] = {}
         self._names: dict[str, str] = {}
         self._lost: dict[str, str] = {}
         self._checked_at: dict[str, float] = {}
         self._future_since: dict[str, float] = {}
-        self._notices = Notices(options.notify.sqs if options.notify else "")
+        self._notices = ReceivedNotifications(options.notify.sqs if options.notify else "")
         self._pool: DaemonPool[tuple[str, ListedObject | None] | None] = DaemonPool()
         self._paths: dict[str, str] = {}
 
@@ -107,8 +107,8 @@ class Objects:
         return store_at(self._address)
 
     @cached_property
-    def _passes(self) -> Passes:
-        return Passes(self._store.prefix, self._options.poll_interval, self._options.relist)
+    def _passes(self) -> ListingSchedule:
+        return ListingSchedule(self._store.prefix, self._options.poll_interval, self._options.relist)
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
         """Raises RetriableError, or BlockedError, if the store cannot be listed."""
@@ -284,7 +284,7 @@ class Objects:
         was_read = id_of(key) in self._memory or self._memory.is_forgotten(found.name, found.mtime_ms)
         return not was_read and found.mtime_ms > begun_ms
 
-    def _complete(self, one: Pass, rows: Mapping[str, bool]) -> None:
+    def _complete(self, one: ListingPass, rows: Mapping[str, bool]) -> None:
         """Ends a pass. Known objects in its range that it did not list are looked at one by one before they count as gone."""
         self._passes.complete(one, time.monotonic())
         unseen = {key: found.name for key, found in self._known.items() if key not in one.seen and one.covers(found.name)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copycat_agent.extending import file_source_kind
-from copycat_agent.sources.objects.objects import Objects
+from copycat_agent.sources.objects.objects import ObjectsSource
 from copycat_agent.sources.objects.objects_probe import probe_objects
 from copycat_agent.sources.objects.options import ObjectsOptions
 
@@ -15,4 +15,4 @@ pattern: "*.log.gz"
 # cleanup: {policy: delete}                 # or move, tag; none
 """
 
-OBJECTS = file_source_kind(ObjectsOptions, Objects, probe=probe_objects, sample=_SAMPLE)
+OBJECTS = file_source_kind(ObjectsOptions, ObjectsSource, probe=probe_objects, sample=_SAMPLE)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from copycat_agent.extending import FatalError, Probed, RunsAs, parse_address
-from copycat_agent.sources.objects.objects import Objects, store_at
+from copycat_agent.sources.objects.objects import ObjectsSource, store_at
 from copycat_agent.sources.objects.options import ObjectsOptions
 from copycat_agent.sources.objects.passes import NameRange
 
@@ -29,9 +29,9 @@ def probe_objects(options: ObjectsOptions, user: RunsAs) -> Iterator[Probed]:
         yield Probed("store", error.message, "fail", error.hint)
         return
     except OSError as error:
-        yield Probed("list", f"{address.shown} cannot be listed: {error.strerror}", "fail", Objects.failure(address, error).hint)
+        yield Probed("list", f"{address.shown} cannot be listed: {error.strerror}", "fail", ObjectsSource.failure(address, error).hint)
         return
-    is_wanted = Objects(options).is_wanted
+    is_wanted = ObjectsSource(options).is_wanted
     wanted = [one for one in found if is_wanted(one.name)]
     more = "or more " if len(found) == _MOST else ""
     yield Probed(

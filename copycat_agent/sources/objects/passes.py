@@ -41,7 +41,7 @@ class NameRange(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Pass:
+class ListingPass:
     """One pass through the names of `ranges`, which can be interrupted.
 
     It is in range number `index`, after the name `at` and `count` objects, and stops for now at `most` objects. `seen` are the keys of
@@ -109,7 +109,7 @@ class _Directory:
                 self.mark, self._next_mark, self._behind = self._next_mark, name, 0
 
 
-class Passes:
+class ListingSchedule:
     """Chooses the passes. Times are `time.monotonic()`."""
 
     def __init__(self, prefix: str, poll_seconds: float, relist_seconds: float) -> None:
@@ -117,15 +117,15 @@ class Passes:
         self._prefix = prefix
         self._poll_seconds = poll_seconds
         self._relist_seconds = relist_seconds
-        self._now: Pass | None = None
-        self._sweep: Pass | None = None
+        self._now: ListingPass | None = None
+        self._sweep: ListingPass | None = None
         self._due = 0
         self._count: int | None = None
         self._listed_at = -math.inf
         self._all = _Directory("", -math.inf)
         self._directories: dict[str, _Directory] = {}
         self._group = _Directory("", -math.inf)
-        self._group_of: tuple[Pass | None, str] = None, ""
+        self._group_of: tuple[ListingPass | None, str] = None, ""
         self._deeper: set[str] = set()
         self._turn = 0
 
@@ -134,27 +134,27 @@ class Passes:
         """The name up to which everything was listed since the start; None once all names were."""
         return None if self._count is not None else "" if self._now is None else self._now.at
 
-    def current(self, now: float, *, lists_behind: bool, to_the_end: bool) -> Pass | None:
+    def current(self, now: float, *, lists_behind: bool, to_the_end: bool) -> ListingPass | None:
         """Returns the pass to go on with, or a new one that is due; None while none is. `lists_behind` is that of the `Store`."""
         self._now = self._now or self._next(now, lists_behind=lists_behind, to_the_end=to_the_end)
         return self._now
 
-    def _next(self, now: float, *, lists_behind: bool, to_the_end: bool) -> Pass | None:
+    def _next(self, now: float, *, lists_behind: bool, to_the_end: bool) -> ListingPass | None:
         if self._count is None:
-            return Pass((NameRange(),), now)
+            return ListingPass((NameRange(),), now)
         is_time = now - self._listed_at >= min(self._poll_seconds * _EARLY, self._relist_seconds)
         if to_the_end or not (is_time or self._due):
             return None
         if not lists_behind or self._count <= FULL_MOST:
             self._due = 0
-            return Pass((NameRange(),), now)
+            return ListingPass((NameRange(),), now)
         if not is_time and self._sweep is not None:
             self._sweep.most, self._due = self._sweep.count + self._due * PAGE, 0
             return self._sweep
         self._due = 0 if self._sweep is None else self._pages_due(now, self._sweep, self._count)
-        return Pass((NameRange(after=max(self._all.floor, self._all.mark)), *self._in_turn(max(1, RANGES_MOST - self._due))), now)
+        return ListingPass((NameRange(after=max(self._all.floor, self._all.mark)), *self._in_turn(max(1, RANGES_MOST - self._due))), now)
 
-    def _pages_due(self, now: float, sweep: Pass, count: int) -> int:
+    def _pages_due(self, now: float, sweep: ListingPass, count: int) -> int:
         """Returns the pages that the sweep must list until the next poll to be complete in time."""
         elapsed = now - sweep.begun_at + self._poll_seconds
         if elapsed >= self._relist_seconds:
@@ -174,7 +174,7 @@ class Passes:
         is_last = name in self._deeper or name == self._prefix
         return NameRange(name, max(directory.floor, directory.mark) if is_last else directory.floor)
 
-    def note(self, one: Pass, name: str, now: float, *, is_old: bool) -> None:
+    def note(self, one: ListingPass, name: str, now: float, *, is_old: bool) -> None:
         """Notes a name that the pass has listed. `is_old`: the object was not changed for `look_back`."""
         directory = self._directory_of(name)
         if (one, directory) != self._group_of:
@@ -194,7 +194,7 @@ class Passes:
             self._group.seen_at = now
             self._directories[directory] = self._group
 
-    def saw(self, one: Pass, key: str) -> None:
+    def saw(self, one: ListingPass, key: str) -> None:
         """Notes that the pass has listed a known object; for the sweep it counts as listed, too."""
         one.seen.add(key)
         if self._sweep is not None:
@@ -212,13 +212,13 @@ class Passes:
         """Interrupts the present pass, after what was due of the sweep."""
         self._now, self._group_of = None, (None, "")
 
-    def complete(self, one: Pass, now: float) -> None:
+    def complete(self, one: ListingPass, now: float) -> None:
         """Notes that the pass is complete."""
         self.rest()
         if one is not self._sweep:
             self._listed_at = one.begun_at
         if one.is_full:
-            self._count, self._sweep = one.count, Pass((NameRange(),), now)
+            self._count, self._sweep = one.count, ListingPass((NameRange(),), now)
         for name, directory in [*self._directories.items()]:
             is_taken_apart = one.is_full and name in self._deeper and directory.seen_at < one.begun_at
             if is_taken_apart or now - directory.seen_at > 2 * self._relist_seconds:

@@ -29,7 +29,7 @@ from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
 from copycat_agent.sources.objects.notices import SqsQueue
 from copycat_agent.sources.objects.passes import NameRange
 from copycat_agent.sources.objects.s3_pages import parse_pages_quickly
-from copycat_agent.sources.objects.stores import ListedObject, NoticeQueue, directory_of
+from copycat_agent.sources.objects.stores import ListedObject, NotificationQueue, directory_of
 
 _CONNECT_SECONDS, _READ_SECONDS = 4.0, 15.0
 BODY_SECONDS = 40.0
@@ -160,7 +160,7 @@ class S3Store:
 
         return BlockFile(found.size, fetch)
 
-    def queue(self, url: str) -> NoticeQueue:
+    def queue(self, url: str) -> NotificationQueue:
         parts = urlsplit(url)
         region = _QUEUE_HOST.match(parts.netloc)
         client = _translated("open the queue", lambda: self._make("sqs", f"{parts.scheme}://{parts.netloc}", region[1] if region else None))

@@ -38,17 +38,17 @@ def directory_of(path: str) -> str:
     return f"{path.rstrip('/')}/" if path.strip("/") else ""
 
 
-class ObjectNotice(NamedTuple):
+class ObjectNotification(NamedTuple):
     """A message about new objects. It is deleted by its `receipt`."""
 
     names: tuple[str, ...]
     receipt: str
 
 
-class NoticeQueue(Protocol):
+class NotificationQueue(Protocol):
     """A queue of messages about new objects. All methods raise OSError."""
 
-    def receive(self, wait_seconds: int) -> Iterator[ObjectNotice]:
+    def receive(self, wait_seconds: int) -> Iterator[ObjectNotification]:
         """Yields messages; waits `wait_seconds` for the first. Each comes again after a while, until it is deleted."""
 
     def delete(self, receipts: Sequence[str]) -> None:
@@ -84,7 +84,7 @@ class Store(Protocol):
     def open(self, found: ListedObject) -> BlockFile:
         """Opens this version of an object. A missing one may raise only when it is read."""
 
-    def queue(self, url: str) -> NoticeQueue:
+    def queue(self, url: str) -> NotificationQueue:
         """Returns the queue at this URL, which gets messages about new objects."""
 
     def delete(self, found: ListedObject) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from copycat_agent.sources.planner import Planner
-    from copycat_agent.sources.spool_dir.catalog import Catalog
+    from copycat_agent.sources.spool_dir.catalog import SpoolCatalog
     from copycat_agent.sources.spool_dir.listing import Listing
     from copycat_agent.sources.spool_dir.ready import ReadyFiles
     from copycat_agent.sources.spool_dir.spool_file import SpoolFile
@@ -39,7 +39,7 @@ class Admission:
     def __init__(
         self,
         options: SpoolDirOptions,
-        catalog: Catalog,
+        catalog: SpoolCatalog,
         ready: ReadyFiles,
         listing: Listing,
         planner: Planner[FileOrRange],

@@ -14,7 +14,7 @@ from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.regular_files import why_not
 from copycat_agent.sources.losses import LostData
 from copycat_agent.sources.spool_dir.file_progress import FileProgress, ranges_of, set_aside
-from copycat_agent.sources.spool_dir.rows import Remounts, Row
+from copycat_agent.sources.spool_dir.rows import FileRow, Remounts
 from copycat_agent.sources.spool_dir.spool_file import FileKey, FileOrRange, Observation, SpoolFile
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from copycat_agent.sources.files.paths.discovery import MatchedFile
     from copycat_agent.sources.planner import Changes, Planner
     from copycat_agent.sources.spool_dir.listing import Listing
-    from copycat_agent.sources.spool_dir.rows import Place, Rows
+    from copycat_agent.sources.spool_dir.rows import FileRows, Place
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 _WENT = "the file went away before it was read to its end"
 
 
-class Catalog:
+class SpoolCatalog:
     """The connector's files, by inode. `rows` are the saved rows; `listing` looks at the directory.
 
     A file belongs to the row with its device, inode and birth time, under whatever name; `Remounts` knows the files whose device number has
@@ -42,7 +42,7 @@ class Catalog:
         self,
         connector: str,
         options: SpoolDirOptions,
-        rows: Rows,
+        rows: FileRows,
         listing: Listing,
         planner: Planner[FileOrRange],
         log: Log,
@@ -61,10 +61,10 @@ class Catalog:
         self._known_done: dict[Place, tuple[int, SourcePartition]] = {}
         self._paths: set[str] = set()
         self.files: dict[Place, SpoolFile] = {}
-        self.done: dict[SourcePartition, Row] = {}
+        self.done: dict[SourcePartition, FileRow] = {}
         self.lost = LostData(log)
 
-    def scan(self, found: Sequence[MatchedFile], changes: Changes) -> tuple[list[SpoolFile], list[Row]]:
+    def scan(self, found: Sequence[MatchedFile], changes: Changes) -> tuple[list[SpoolFile], list[FileRow]]:
         """Compares the files found with those known. Returns the files that are new or changed, and the rows of files that are gone.
 
         The rows include done rows whose file no scan has found.
@@ -87,11 +87,11 @@ class Catalog:
         """Returns whether the last scan found an unread file at `path`."""
         return path in self._paths
 
-    def finish(self, file: SpoolFile) -> Row | None:
+    def finish(self, file: SpoolFile) -> FileRow | None:
         """Finishes a file that is read to its end and saved. Returns its row if it still exists and was not finished before."""
         if not self._let_go(file) or file.gone:
             return None
-        row = self.done[file.partition] = Row(file.partition, file.identity, file.key.generation, None, file.progress.offset)
+        row = self.done[file.partition] = FileRow(file.partition, file.identity, file.key.generation, None, file.progress.offset)
         return row
 
     def forget_former(self, file: SpoolFile, changes: Changes) -> None:
@@ -100,7 +100,7 @@ class Catalog:
             rows = self._rows.of_file(file.key.saved)
             changes.forget.update(row.partition for row in rows if row.generation < file.key.generation)
 
-    def cleaned(self, row: Row, changes: Changes) -> None:
+    def cleaned(self, row: FileRow, changes: Changes) -> None:
         """Marks a done row's file as removed. Has no effect if the file was read on since, or renamed: then it still exists."""
         now = self._rows.get(row.partition)
         if now is None or now.offset != row.offset or row.partition in changes.offsets:
@@ -152,7 +152,7 @@ class Catalog:
         self._keep_done(row, found, changes)
         return None
 
-    def _done_row(self, found: MatchedFile, known: tuple[int, SourcePartition] | None) -> Row | None:
+    def _done_row(self, found: MatchedFile, known: tuple[int, SourcePartition] | None) -> FileRow | None:
         """Returns the row which says that this very file is read, in its present state; None for any other file.
 
         Size and modification time are not enough: a new file gets the inode of a deleted one, and programs set times. Nobody can set the
@@ -167,7 +167,7 @@ class Catalog:
         row = max((row for row in rows if row.bounds is None), key=lambda row: row.generation, default=None)
         return row if row is not None and row.says_read(found.stat) and not row.is_doubtful else None
 
-    def _keep_done(self, row: Row, found: MatchedFile, changes: Changes) -> None:
+    def _keep_done(self, row: FileRow, found: MatchedFile, changes: Changes) -> None:
         if row.offset.gone_ms or row.offset.path != found.path:
             now = replace(row.offset, gone_ms=0, path=found.path)
             changes.offsets[row.partition] = now
@@ -196,7 +196,7 @@ class Catalog:
         os.close(fd)
         return os.path.samestat(info, found.stat)  # else the next scan finds out
 
-    def _recall(self, file: SpoolFile, rows: list[Row], changes: Changes) -> None:
+    def _recall(self, file: SpoolFile, rows: list[FileRow], changes: Changes) -> None:
         """Sets a file's progress from the saved rows of this generation."""
         progress = self._saved(file, rows)
         if progress is None:
@@ -209,7 +209,7 @@ class Catalog:
         elif file.has_old_ranges:
             file.begin_anew()
 
-    def _saved(self, file: SpoolFile, rows: list[Row]) -> FileProgress | None:
+    def _saved(self, file: SpoolFile, rows: list[FileRow]) -> FileProgress | None:
         """Returns the progress in the file's rows; None if it is not the file that they describe any more."""
         whole = next((row.offset for row in rows if row.bounds is None), None)
         progress = file.progress.cut_into(ranges_of(rows))
@@ -246,7 +246,7 @@ class Catalog:
         why, _, hint = why.partition("; ")
         self._log.error("file set aside, the others go on", path=file.path, why=why, offset=file.progress.position, hint=hint)
 
-    def _miss(self, present: set[Place], changes: Changes) -> list[Row]:
+    def _miss(self, present: set[Place], changes: Changes) -> list[FileRow]:
         """Handles files and rows that the scan did not find. A file is not missing if its directory could not be listed."""
         for file in [one for key, one in self.files.items() if key not in present]:
             is_held = file.fd >= 0 or self._is_read(file)
@@ -279,7 +279,7 @@ class Catalog:
                     self.lose(row, changes)
                     self._rows.gone(row._replace(offset=changes.offsets.get(row.partition, row.offset)), changes)
 
-    def is_gone(self, row: Row, whereabouts: InodeFinder) -> bool:
+    def is_gone(self, row: FileRow, whereabouts: InodeFinder) -> bool:
         """Returns whether no name in its directory leads to a row's file. False if the directory cannot be listed."""
         return whereabouts.seen(row.offset.path, row.identity, self._remounts.numbers_of(row.identity.device)) is False
 
@@ -291,7 +291,7 @@ class Catalog:
         if not file.progress.is_begun:
             self._log.warning("file went away before it was read", path=file.path, bytes=file.size)
 
-    def lose(self, row: Row, changes: Changes) -> None:
+    def lose(self, row: FileRow, changes: Changes) -> None:
         """Enters the unread rest of a missing file as lost, unless its row is done. It is entered once, with the row's `gone_ms`."""
         offset = row.offset
         if offset.done or not (offset.position or row.bounds):

@@ -15,7 +15,7 @@ from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
 
-    from copycat_agent.sources.spool_dir.rows import Row
+    from copycat_agent.sources.spool_dir.rows import FileRow
 
 CHANGED = "it was changed after a part of it was sent"
 _CHANGED_HINT = "drop it again under another name, or set on_changed_file: continue"
@@ -36,7 +36,7 @@ class FileRange:
     offset: SourceOffset
 
 
-def ranges_of(rows: Sequence[Row]) -> tuple[FileRange, ...]:
+def ranges_of(rows: Sequence[FileRow]) -> tuple[FileRange, ...]:
     """Returns the saved ranges of one file, in order."""
     found = [FileRange(row.partition, *row.bounds, row.offset) for row in rows if row.bounds is not None]
     return tuple(sorted(found, key=lambda one: one.start))

@@ -12,7 +12,7 @@ from copycat_agent.formats.records import build_format
 from copycat_agent.model import Loss, SourceOffset, SplitResult
 from copycat_agent.sources.planner import Changes
 from copycat_agent.sources.spool_dir.file_progress import set_aside
-from copycat_agent.sources.spool_dir.views import Drift
+from copycat_agent.sources.spool_dir.views import ColumnDrift
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from copycat_agent.sources.base import Saved
     from copycat_agent.sources.planner import Planner, UnsavedChanges
     from copycat_agent.sources.spool_dir.admission import Admission
-    from copycat_agent.sources.spool_dir.catalog import Catalog
+    from copycat_agent.sources.spool_dir.catalog import SpoolCatalog
     from copycat_agent.sources.spool_dir.spool_file import FileOrRange, SpoolFile
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
@@ -41,7 +41,7 @@ def offset_to_save(result: SplitResult, *, stop: bool = False) -> SourceOffset:
 
 
 def saved(result: SplitResult, options: SpoolDirOptions) -> Saved:
-    """Returns what `Outcomes.changes_of` would save of a result, as far as its task can tell: the offset, and the losses."""
+    """Returns what `SpoolResults.changes_of` would save of a result, as far as its task can tell: the offset, and the losses."""
     stop = options.on_bad_file == "stop"
     offset, losses = offset_to_save(result, stop=stop), result.losses
     if result.changed and offset.position and options.on_changed_file == "stop":
@@ -74,7 +74,7 @@ def bad_file(result: SplitResult, *, counts_records: bool) -> FatalError:
     return FatalError(f"{result.split.path!r} cannot be read beyond {where}: {result.damage}", hint)
 
 
-class Outcomes:
+class SpoolResults:
     """The results of one connector, one call at a time. `changes_of` only computes the rows to save; `finish` changes the state."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Outcomes:
         options: SpoolDirOptions,
         planner: Planner[FileOrRange],
         unsaved: UnsavedChanges,
-        catalog: Catalog,
+        catalog: SpoolCatalog,
         admission: Admission,
         log: Log,
         *,
@@ -95,7 +95,7 @@ class Outcomes:
         self._admission = admission
         self._log = log
         self._counts_records = counts_records
-        self._drift = Drift(log)
+        self._drift = ColumnDrift(log)
         self._stop = options.on_bad_file == "stop"
 
     def changes_of(self, results: Sequence[SplitResult]) -> Changes:

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from copycat_agent.formats import RecordFormat
     from copycat_agent.sources.planner import Changes
     from copycat_agent.sources.spool_dir.admission import Admission
-    from copycat_agent.sources.spool_dir.catalog import Catalog
+    from copycat_agent.sources.spool_dir.catalog import SpoolCatalog
     from copycat_agent.sources.spool_dir.spool_file import SpoolFile
 
 
 class Preparation:
     """Prepares one connector's files, one call at a time. Decisions of `prepare` take effect once their changes are saved."""
 
-    def __init__(self, catalog: Catalog, admission: Admission, form: RecordFormat) -> None:
+    def __init__(self, catalog: SpoolCatalog, admission: Admission, form: RecordFormat) -> None:
         self._catalog = catalog
         self._admission = admission
         self._form = form

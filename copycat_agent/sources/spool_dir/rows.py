@@ -28,7 +28,7 @@ _LOOK_SECONDS = 60.0
 """Time until it is checked again whether a file is gone, if that could not be seen."""
 
 
-class Row(NamedTuple):
+class FileRow(NamedTuple):
     """A saved offset and its key. `bounds`: those of its range, None for a whole file.
 
     `identity` is the one in the key. Rows that are handed to cleanup have the file's own, whose device may have another number now.
@@ -86,7 +86,7 @@ def parse(key: str) -> tuple[Identity, int, tuple[int, int] | None]:
     return *Identity.parse(whole), (int(start, 16), int(end, 16))
 
 
-class Rows:
+class FileRows:
     """The saved offsets of one connector. Used by one caller at a time. `note` takes in changes that are saved or about to be."""
 
     def __init__(self, offsets: Offsets, forget_after: float, log: Log) -> None:
@@ -94,7 +94,7 @@ class Rows:
         self._log = log
         self._told_early = False
         self._look_at = 0.0
-        self._rows: dict[SourcePartition, Row] = {}
+        self._rows: dict[SourcePartition, FileRow] = {}
         self._by_inode: dict[int, dict[SourcePartition, None]] = {}
         self._by_path: dict[str, SourcePartition] = {}
         self._gone: dict[SourcePartition, int] = {}
@@ -111,19 +111,19 @@ class Rows:
         for partition, offset in changes.offsets.items():
             self._add(partition, offset)
 
-    def there(self) -> Iterator[Row]:
+    def there(self) -> Iterator[FileRow]:
         """Returns the rows of files that existed when they were last looked for."""
         return (row for row in list(self._rows.values()) if not row.offset.gone_ms)
 
-    def get(self, partition: SourcePartition) -> Row | None:
+    def get(self, partition: SourcePartition) -> FileRow | None:
         """Returns the row of this partition, None if it has none."""
         return self._rows.get(partition)
 
-    def at_inode(self, inode: int) -> list[Row]:
+    def at_inode(self, inode: int) -> list[FileRow]:
         """Returns all rows with this inode, ranges included; also those of its former files, and of files on other devices."""
         return [self._rows[one] for one in self._by_inode.get(inode, ())]
 
-    def of_file(self, saved: Identity) -> list[Row]:
+    def of_file(self, saved: Identity) -> list[FileRow]:
         """Returns the rows with this identity in their keys, of all generations of the file, ranges included."""
         return [row for row in self.at_inode(saved.inode) if row.identity == saved]
 
@@ -134,7 +134,7 @@ class Rows:
             return None
         return row.offset
 
-    def forget_old(self, changes: Changes, is_gone: Callable[[Row, InodeFinder], bool]) -> None:
+    def forget_old(self, changes: Changes, is_gone: Callable[[FileRow, InodeFinder], bool]) -> None:
         """Forgets rows of files that have been gone for long, once their absence is verified."""
         now, oldest = time.monotonic(), int(time.time() * 1000) - self._forget_ms
         surplus = len(self._gone) - KEPT_GONE
@@ -158,7 +158,7 @@ class Rows:
             hint = "lower forget_after, or split the connector's directory"
             self._log.warning("offsets are forgotten before forget_after", why=why, hint=hint)
 
-    def gone(self, row: Row, changes: Changes) -> None:
+    def gone(self, row: FileRow, changes: Changes) -> None:
         """Saves the time at which the file was found missing."""
         changes.offsets[row.partition] = replace(row.offset, gone_ms=int(time.time() * 1000))
 
@@ -167,7 +167,7 @@ class Rows:
             identity, generation, bounds = parse(partition.key)
         except ValueError:
             return
-        self._rows[partition] = Row(partition, identity, generation, bounds, offset)
+        self._rows[partition] = FileRow(partition, identity, generation, bounds, offset)
         self._by_inode.setdefault(identity.inode, {})[partition] = None
         if offset.done and bounds is None:
             self._by_path[offset.path] = partition
@@ -199,7 +199,7 @@ class Remounts:
     is the same file if inode and birth time are equal, and what was read is still there.
     """
 
-    def __init__(self, rows: Rows, opener: Opener, leave: Callable[[Place, Identity, Identity], None]) -> None:
+    def __init__(self, rows: FileRows, opener: Opener, leave: Callable[[Place, Identity, Identity], None]) -> None:
         """`leave(place, saved, now)`: the file with rows of `saved` is at `now`, and not at `place` any more. Raises OSError: not yet."""
         self._rows = rows
         self._opener = opener
@@ -220,10 +220,10 @@ class Remounts:
         """Returns the numbers that this device may have now."""
         return {device, *self._numbers.get(device, ())}
 
-    def rows_of(self, identity: Identity, found: MatchedFile) -> list[Row]:
+    def rows_of(self, identity: Identity, found: MatchedFile) -> list[FileRow]:
         """Returns all rows of this file, whatever its device number was then. Raises OSError if that cannot be determined now."""
         rows = self._rows.of_file(identity)
-        others: dict[Identity, list[Row]] = {}
+        others: dict[Identity, list[FileRow]] = {}
         for row in sorted(self._rows.at_inode(identity.inode), key=lambda row: (row.offset.gone_ms > 0, -row.offset.gone_ms)):
             if not rows and row.identity.birth_ns == identity.birth_ns and not self._is_elsewhere(row.identity, found):
                 others.setdefault(row.identity, []).append(row)
@@ -237,7 +237,7 @@ class Remounts:
         now = identify_by_name(other.path, other.stat, follow_symlinks=False)
         return now is not None and now._replace(device=saved.device) == saved
 
-    def _proven(self, identity: Identity, found: MatchedFile, others: Mapping[Identity, list[Row]]) -> list[Row]:
+    def _proven(self, identity: Identity, found: MatchedFile, others: Mapping[Identity, list[FileRow]]) -> list[FileRow]:
         fd, info = self._opener.open(found.path, is_known=True)
         try:
             if identify(fd, info) != identity:
@@ -258,7 +258,7 @@ class Remounts:
         self._numbers.setdefault(saved.device, set()).add(now.device)
 
 
-def _is_same(fd: int, info: os.stat_result, path: str, row: Row) -> bool:
+def _is_same(fd: int, info: os.stat_result, path: str, row: FileRow) -> bool:
     """Returns whether the open file, with the row's inode and birth time, still holds the bytes that were read. Raises OSError.
 
     Without birth times it has to be unchanged, under its name, and must never have been missing: inodes are reused.

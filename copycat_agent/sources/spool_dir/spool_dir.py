@@ -23,18 +23,18 @@ from copycat_agent.model import SplitResult
 from copycat_agent.sources.base import FileDetail, FileView, Lag, Offsets, Plan
 from copycat_agent.sources.planner import CachedSum, Changes, Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir.admission import Admission
-from copycat_agent.sources.spool_dir.catalog import Catalog
+from copycat_agent.sources.spool_dir.catalog import SpoolCatalog
 from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner
 from copycat_agent.sources.spool_dir.cleanup.cleanup_queue import CleanupQueue
 from copycat_agent.sources.spool_dir.listing import DoneFiles, Listing
-from copycat_agent.sources.spool_dir.outcomes import Outcomes
+from copycat_agent.sources.spool_dir.outcomes import SpoolResults
 from copycat_agent.sources.spool_dir.preparation import Preparation
 from copycat_agent.sources.spool_dir.ready import ReadyFiles
-from copycat_agent.sources.spool_dir.rows import Rows
+from copycat_agent.sources.spool_dir.rows import FileRows
 from copycat_agent.sources.spool_dir.spool_file import FileOrRange, SpoolFile
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.sources.spool_dir.spool_stream import LimitedFormat
-from copycat_agent.sources.spool_dir.views import LagView, Views
+from copycat_agent.sources.spool_dir.views import LagView, SpoolViews
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -46,7 +46,7 @@ RANGES_PER_TASK = 4
 """The most ranges per task that a file is split into: some ranges take longer than others."""
 
 
-class SpoolDir:
+class SpoolDirSource:
     """A `base.Source`, called by one thread at a time. It connects the parts that scan, admit, take in results and clean up."""
 
     def __init__(self, connector: str, options: SpoolDirOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> None:
@@ -58,18 +58,18 @@ class SpoolDir:
         self._options = options
         self._batch_seconds = delivery.max_batch_time
         self._log = log
-        self._rows = Rows(offsets, options.forget_after, log)
+        self._rows = FileRows(offsets, options.forget_after, log)
         self._listing = Listing(options, done_files, log)
         self._planner = Planner[FileOrRange](delivery.max_batch_bytes, clock=time.monotonic)
         self._unsaved = UnsavedChanges()
-        self._catalog = Catalog(connector, options, self._rows, self._listing, self._planner, log, counts=counts)
+        self._catalog = SpoolCatalog(connector, options, self._rows, self._listing, self._planner, log, counts=counts)
         most_ranges = RANGES_PER_TASK * delivery.tasks_max if delivery.ordering == "none" else 0
         ready = ReadyFiles(options, done_files, log, time.monotonic)
         self._admission = Admission(options, self._catalog, ready, self._listing, self._planner, most_ranges)
         self._preparation = Preparation(self._catalog, self._admission, form)
-        self._outcomes = Outcomes(options, self._planner, self._unsaved, self._catalog, self._admission, log, counts_records=counts)
+        self._outcomes = SpoolResults(options, self._planner, self._unsaved, self._catalog, self._admission, log, counts_records=counts)
         self._cleanup = CleanupQueue(cleaner, done_files, log, self._listing.ask, time.monotonic, counts_records=counts)
-        self._views = Views(self._catalog, self._listing, self._cleanup, self._admission, self._planner, counts_records=counts)
+        self._views = SpoolViews(self._catalog, self._listing, self._cleanup, self._admission, self._planner, counts_records=counts)
         lag = LagView(self._catalog, lambda: self._listing.passed_over.unreadable + self._cleanup.troubled)
         self._lag = CachedSum(lambda: len(self._catalog.files), lag.add_up)
         self._has_looked = False

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def _make(connector: str, options: SpoolDirOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:
-    from copycat_agent.sources.spool_dir.spool_dir import SpoolDir  # noqa: PLC0415 - 20 modules that a task's process does without
+    from copycat_agent.sources.spool_dir.spool_dir import SpoolDirSource  # noqa: PLC0415 - 20 modules that a task's process does without
 
-    return SpoolDir(connector, options, delivery, offsets, log)
+    return SpoolDirSource(connector, options, delivery, offsets, log)
 
 
 def _framing(options: SpoolDirOptions, *, raw: bool) -> Frames | RecordFormat:

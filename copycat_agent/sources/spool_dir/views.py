@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from copycat_agent.model import Schema, SourcePartition, Split
     from copycat_agent.sources.planner import Planner
     from copycat_agent.sources.spool_dir.admission import Admission
-    from copycat_agent.sources.spool_dir.catalog import Catalog
+    from copycat_agent.sources.spool_dir.catalog import SpoolCatalog
     from copycat_agent.sources.spool_dir.cleanup.cleanup_queue import CleanupQueue
     from copycat_agent.sources.spool_dir.listing import Listing
-    from copycat_agent.sources.spool_dir.rows import Row
+    from copycat_agent.sources.spool_dir.rows import FileRow
     from copycat_agent.sources.spool_dir.spool_file import SpoolFile
 
 
 class LagView:
     """The lag of a catalog."""
 
-    def __init__(self, catalog: Catalog, unreadable: Callable[[], int]) -> None:
+    def __init__(self, catalog: SpoolCatalog, unreadable: Callable[[], int]) -> None:
         """`unreadable`: returns how many paths match and cannot be checked."""
         self._catalog = catalog
         self._unreadable = unreadable
-        self._judged: tuple[dict[SourcePartition, Row], int] = ({}, 0)
+        self._judged: tuple[dict[SourcePartition, FileRow], int] = ({}, 0)
         self._bad = 0
 
     def add_up(self) -> Lag:
@@ -65,12 +65,12 @@ class LagView:
         return self._bad
 
 
-class Views:
+class SpoolViews:
     """The files of a connector, for people."""
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: SpoolCatalog,
         listing: Listing,
         cleanup: CleanupQueue,
         admission: Admission,
@@ -107,7 +107,7 @@ class Views:
         split = self._split(file, most_bytes)
         return FileDetail(view_of(file), (path,), split.offset if split else file.progress.offset, split)
 
-    def _done(self, row: Row) -> FileView:
+    def _done(self, row: FileRow) -> FileView:
         return done_view(row, self._cleanup.why(row) or row.offset.trouble, counts_records=self._counts_records)
 
     def _split(self, file: SpoolFile, most_bytes: int) -> Split | None:
@@ -140,7 +140,7 @@ def view_of(file: SpoolFile) -> FileView:
     return FileView(*where, progress.unread(file.size), file.state.why, "", progress.offset.compression, progress.counts)
 
 
-def done_view(row: Row, why: str, *, counts_records: bool) -> FileView:
+def done_view(row: FileRow, why: str, *, counts_records: bool) -> FileView:
     """Returns the view of a file that is read, or given up, and still exists. `why`: what keeps it there, or is wrong with it."""
     offset = row.offset
     state: FileState = "failing" if why else "done"
@@ -154,7 +154,7 @@ _NAMED = 20
 """How many columns are named."""
 
 
-class Drift:
+class ColumnDrift:
     """Remembers the columns of the last file that was read."""
 
     def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from copycat_agent.definitions import Loaded, LoadedFile
+from copycat_agent.definitions import LoadedFile, LoadResult
 from copycat_agent.errors import CopycatError
 from copycat_agent.mountinfo import Mount, mounts
 from copycat_agent.options import AgentOptions, Definition
@@ -54,7 +54,7 @@ class DoctorTarget:
     """The configuration to check, as `run` would load it."""
 
     agent: AgentOptions
-    loaded: Loaded
+    loaded: LoadResult
     state_dir: Path
     socket: Path
     user: User

@@ -16,7 +16,7 @@ from copycat_agent.model import OFFSETS_TOPIC
 from copycat_agent.options import KafkaOptions, TopicOptions, format_duration, format_size
 from copycat_agent.producer.offsets_topic import MOST_REPLICAS, PARTITIONS, topic_configs
 from copycat_agent.producer.probing import ClusterState, TopicState, probe_transactions
-from copycat_agent.producer.state_topic import MANY_PARTITIONS, way_to_one
+from copycat_agent.producer.state_topic import MANY_PARTITIONS, single_partition_hint
 from copycat_agent.workbench.doctor.steps import Notes, names
 
 _SHORT_RETENTION_MS = 3_600_000
@@ -310,7 +310,7 @@ def _examine_kept_topic(notes: Notes, options: KafkaOptions, kept: KeptTopic, to
         words = f"{kept.name} deletes what is old (cleanup.policy={policy}): positions in it would be lost, and connectors refuse to start"
         notes.fail(kept.step, words, alter_topic(options, kept.name, "cleanup.policy=compact"))
     elif kept.partitions == 1 != topic.partitions:
-        notes.fail(kept.step, f"{kept.name} {MANY_PARTITIONS}", way_to_one(options, kept.name))
+        notes.fail(kept.step, f"{kept.name} {MANY_PARTITIONS}", single_partition_hint(options, kept.name))
     else:
         notes.ok(
             kept.step,

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from copycat_agent.workbench.importing import connect, filebeat, fluent_bit, flume, otel, rsyslog, vector
-from copycat_agent.workbench.importing.imported import Imported, ImportedDefinition, ImportReport, Remark, text_of
+from copycat_agent.workbench.importing.imported import ImportedDefinition, ImportReport, ImportResult, Remark, text_of
 
-__all__ = ["PRODUCTS", "ImportReport", "Imported", "ImportedDefinition", "Remark", "text_of"]
+__all__ = ["PRODUCTS", "ImportReport", "ImportResult", "ImportedDefinition", "Remark", "text_of"]
 
-PRODUCTS: Mapping[str, Callable[[str, Sequence[str]], Imported]] = {
+PRODUCTS: Mapping[str, Callable[[str, Sequence[str]], ImportResult]] = {
     "filebeat": filebeat.read,
     "fluent-bit": fluent_bit.read,
     "vector": vector.read,

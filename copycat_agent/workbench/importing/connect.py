@@ -9,7 +9,7 @@ from copycat_agent.workbench.importing import common_settings
 from copycat_agent.workbench.importing.common_settings import name_of, references, secret
 from copycat_agent.workbench.importing.connect_sources import add_source
 from copycat_agent.workbench.importing.connect_steps import transforms
-from copycat_agent.workbench.importing.imported import ConfigNode, Imported, ImportedDefinition, ImportReport, as_text, of_yaml
+from copycat_agent.workbench.importing.imported import ConfigNode, ImportedDefinition, ImportReport, ImportResult, as_text, of_yaml
 
 _NEEDLESS = re.compile(
     r"(offset\.|config\.storage|status\.storage|group\.id|plugin\.path|rest\.|listeners|internal\.|task\.shutdown|batch\.size|empty\.poll|file\.buffer|"
@@ -21,7 +21,7 @@ _SECURITY = {
 }  # fmt: skip
 
 
-def read(text: str, extra: Sequence[str] = ()) -> Imported:
+def read(text: str, extra: Sequence[str] = ()) -> ImportResult:
     """Returns the definition of a connector's configuration; `extra` are texts of a worker's properties."""
     report = ImportReport()
     root = _parsed(text)
@@ -35,7 +35,7 @@ def read(text: str, extra: Sequence[str] = ()) -> Imported:
     made.document["name"] = made.name
     config.text("name")
     if not add_source(config, made, report):
-        return Imported((), report)
+        return ImportResult((), report)
     _record(config, made, report)
     _errors(config, made)
     _kafka(config, made, report)
@@ -43,7 +43,7 @@ def read(text: str, extra: Sequence[str] = ()) -> Imported:
     _adapt_to_chain(config, made, report)
     left = ((path.removeprefix("config."), part) for path, part in root.left())
     report.rest(left, _NEEDLESS, "of Connect itself: not needed")
-    return Imported((made,), report)
+    return ImportResult((made,), report)
 
 
 def _adapt_to_chain(config: ConfigNode, made: ImportedDefinition, report: ImportReport) -> None:

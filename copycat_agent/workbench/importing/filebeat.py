@@ -11,7 +11,7 @@ from copycat_agent.options import format_size
 from copycat_agent.workbench.importing import common_settings
 from copycat_agent.workbench.importing.common_settings import duration_of, keep_lines, name_of, pattern_of, references, template_of
 from copycat_agent.workbench.importing.filebeat_steps import ProcessorSteps
-from copycat_agent.workbench.importing.imported import ConfigNode, Imported, ImportedDefinition, ImportReport, as_text, of_yaml
+from copycat_agent.workbench.importing.imported import ConfigNode, ImportedDefinition, ImportReport, ImportResult, as_text, of_yaml
 
 _INPUTS = ("log", "filestream", "container", "docker")
 _FREE = ("fields", "processors", "when", "tags")
@@ -28,7 +28,7 @@ _TLS = {
 }  # fmt: skip
 
 
-def read(text: str, extra: Sequence[str] = ()) -> Imported:
+def read(text: str, extra: Sequence[str] = ()) -> ImportResult:
     """Returns the definitions of a filebeat.yml, one for each input."""
     del extra
     root, report = _expanded(of_yaml(text.rstrip().removesuffix("---"))), ImportReport()
@@ -36,7 +36,7 @@ def read(text: str, extra: Sequence[str] = ()) -> Imported:
     made = [one for number, part in enumerate(inputs, 1) if (one := _input(part, number, root, report)) is not None]
     _modules(root, report)
     _rest(root, report)
-    return Imported(tuple(made), report)
+    return ImportResult(tuple(made), report)
 
 
 def _expanded(part: ConfigNode, depth: int = 3) -> ConfigNode:

@@ -12,9 +12,9 @@ from copycat_agent.workbench.importing.common_settings import duration_of, name_
 from copycat_agent.workbench.importing.fluent_bit_steps import Section, add_filter, parser_step
 from copycat_agent.workbench.importing.imported import (
     ConfigNode,
-    Imported,
     ImportedDefinition,
     ImportReport,
+    ImportResult,
     as_text,
     of_yaml,
     without_line_policy,
@@ -30,7 +30,7 @@ _YAML = ("pipeline", "service", "parsers", "multiline_parsers", "inputs", "filte
 _KINDS = ("service", "input", "filter", "output", "parser", "multiline_parser")
 
 
-def read(text: str, extra: Sequence[str] = ()) -> Imported:
+def read(text: str, extra: Sequence[str] = ()) -> ImportResult:
     """Returns a definition for each tail input; `extra` are texts of files with parsers."""
     report = ImportReport()
     sections = list(_sections(text, report))
@@ -52,7 +52,7 @@ def read(text: str, extra: Sequence[str] = ()) -> Imported:
     if not any(section.kind == "output" and section.name in ("kafka", "kafka-rest") for section in sections):
         report.cannot(None, "no output kafka", f"records go to Kafka: the topic is {common_settings.DEFAULT_TOPIC} for now")
     _left(sections, report)
-    return Imported(tuple(made), report)
+    return ImportResult(tuple(made), report)
 
 
 def _sections(text: str, report: ImportReport) -> Iterator[Section]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from copycat_agent.workbench.importing import common_settings
 from copycat_agent.workbench.importing.common_settings import globs_of, name_of, references
 from copycat_agent.workbench.importing.connect import of_properties
-from copycat_agent.workbench.importing.imported import ConfigNode, Imported, ImportedDefinition, ImportReport
+from copycat_agent.workbench.importing.imported import ConfigNode, ImportedDefinition, ImportReport, ImportResult
 
 _SINKS = ("org.apache.flume.sink.kafka.kafkasink", "kafka")
 _OF_SOURCE = (
@@ -23,7 +23,7 @@ _SECURITY = {
 Parts = dict[str, ConfigNode]
 
 
-def read(text: str, extra: Sequence[str] = ()) -> Imported:
+def read(text: str, extra: Sequence[str] = ()) -> ImportResult:
     """Returns the definitions of a properties file, one for each source of its agents."""
     del extra
     report, properties = ImportReport(), of_properties(text).value
@@ -37,7 +37,7 @@ def read(text: str, extra: Sequence[str] = ()) -> Imported:
             report.note(part, key, "a channel is not needed: positions move over what Kafka has")
         else:
             report.cannot(part, key, "not known to this import")
-    return Imported(tuple(made), report)
+    return ImportResult(tuple(made), report)
 
 
 def _agent(agent: str, properties: Parts, report: ImportReport) -> list[ImportedDefinition]:

@@ -202,7 +202,7 @@ def without_line_policy(source: dict[str, Any], part: ConfigNode | None, report:
             del source["line"]
 
 
-class Imported(NamedTuple):
+class ImportResult(NamedTuple):
     """The result of an import."""
 
     made: tuple[ImportedDefinition, ...]

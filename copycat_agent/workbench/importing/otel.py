@@ -8,7 +8,7 @@ from typing import Any
 
 from copycat_agent.workbench.importing import common_settings
 from copycat_agent.workbench.importing.common_settings import duration_of, name_of, pattern_of, references
-from copycat_agent.workbench.importing.imported import ConfigNode, Imported, ImportedDefinition, ImportReport, as_text, of_yaml
+from copycat_agent.workbench.importing.imported import ConfigNode, ImportedDefinition, ImportReport, ImportResult, as_text, of_yaml
 
 _RECEIVERS = ("filelog", "file_log")
 _NEEDLESS = re.compile(
@@ -27,7 +27,7 @@ _TLS = {
 }  # fmt: skip
 
 
-def read(text: str, extra: Sequence[str] = ()) -> Imported:
+def read(text: str, extra: Sequence[str] = ()) -> ImportResult:
     """Returns the definitions of a collector's configuration, one for each path from a filelog receiver to a kafka exporter."""
     del extra
     root, report = of_yaml(text), ImportReport()
@@ -51,7 +51,7 @@ def read(text: str, extra: Sequence[str] = ()) -> Imported:
     for conf in exporters.values():
         report.rest(conf.left(), _OF_EXPORTER, "of the collector itself: not needed")
     _others(root, report)
-    return Imported(tuple(made), report)
+    return ImportResult(tuple(made), report)
 
 
 def _named(root: ConfigNode, section: str, kinds: Sequence[str]) -> dict[str, ConfigNode]:

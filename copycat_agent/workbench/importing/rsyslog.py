@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from copycat_agent.workbench.importing import common_settings
 from copycat_agent.workbench.importing.common_settings import name_of, pattern_of
-from copycat_agent.workbench.importing.imported import ConfigNode, Imported, ImportedDefinition, ImportReport
+from copycat_agent.workbench.importing.imported import ConfigNode, ImportedDefinition, ImportReport, ImportResult
 
 _STATEMENT = re.compile(
     r"\b(input|action|module|global|ruleset|template|main_queue|parser|timezone|include|lookup_table)\s*\(", re.IGNORECASE
@@ -48,7 +48,7 @@ class Statement(NamedTuple):
         return "" if found is None else str(found.value).lower()
 
 
-def read(text: str, extra: Sequence[str] = ()) -> Imported:
+def read(text: str, extra: Sequence[str] = ()) -> ImportResult:
     """Returns the definitions of an rsyslog.conf, one for each input of imfile; `extra` are the texts of included files."""
     report = ImportReport()
     statements = [one for part in (text, *extra) for one in _statements(part, report)]
@@ -66,7 +66,7 @@ def read(text: str, extra: Sequence[str] = ()) -> Imported:
             report.cannot(one.parameters, "include", "give the file with --with")
         else:
             report.note(one.parameters, one.kind, "of rsyslog itself: not needed")
-    return Imported(tuple(made), report)
+    return ImportResult(tuple(made), report)
 
 
 def _definition(given: Statement, number: int, action: Statement | None, report: ImportReport) -> ImportedDefinition:

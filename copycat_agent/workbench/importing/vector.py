@@ -14,9 +14,9 @@ from copycat_agent.workbench.importing import common_settings
 from copycat_agent.workbench.importing.common_settings import name_of, pattern_of, references, template_of
 from copycat_agent.workbench.importing.imported import (
     ConfigNode,
-    Imported,
     ImportedDefinition,
     ImportReport,
+    ImportResult,
     of_plain,
     of_yaml,
     without_line_policy,
@@ -36,7 +36,7 @@ _TLS = {
 _DEPTH = 20
 
 
-def read(text: str, extra: Sequence[str] = ()) -> Imported:
+def read(text: str, extra: Sequence[str] = ()) -> ImportResult:
     """Returns a definition for each path from a file source to a Kafka sink."""
     del extra
     root, report = _parsed(text), ImportReport()
@@ -67,7 +67,7 @@ def read(text: str, extra: Sequence[str] = ()) -> Imported:
     if not sinks:
         report.cannot(None, "no sink kafka", "records go to Kafka: nothing can be made")
     _left(root, report)
-    return Imported(tuple(made), report)
+    return ImportResult(tuple(made), report)
 
 
 def _as_kafka(sink: ConfigNode) -> ConfigNode:

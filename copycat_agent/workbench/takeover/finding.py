@@ -29,7 +29,7 @@ class PeerFile(NamedTuple):
     key: str = ""
 
 
-class Finder:
+class PeerFileFinder:
     """Searches the files of one definition. `views` are those that it finds; `follows` tells if it follows, or followed, a path."""
 
     def __init__(self, views: Sequence[FileView], follows: Callable[[str], bool]) -> None:

@@ -19,7 +19,7 @@ from copycat_agent.sources.log_file.beginning.placing import LineRules, place
 from copycat_agent.sources.log_file.rotation import log_of, rotation_family
 from copycat_agent.sources.log_file.succession.last_look import as_if_looked
 from copycat_agent.workbench.takeover.counted_lines import in_bytes
-from copycat_agent.workbench.takeover.finding import Finder, PeerFile
+from copycat_agent.workbench.takeover.finding import PeerFile, PeerFileFinder
 from copycat_agent.workbench.takeover.peer_state import HeadProof, PeerPosition, PeerState
 from copycat_agent.workbench.takeover.proving import Evidence, prove
 
@@ -81,16 +81,16 @@ class Takeover:
     judgements: tuple[FileDecision, ...]
 
 
-def take_over(heirs: Sequence[Successor], state: PeerState, log: Log, *, trust_names: bool = False) -> Takeover:
+def take_over(successors: Sequence[Successor], state: PeerState, log: Log, *, trust_names: bool = False) -> Takeover:
     """Judges every position of a peer by the present files. Changes nothing."""
-    sides = [_SuccessorState(heir, *_look(heir.definition, {}, log)) for heir in heirs]
+    sides = [_SuccessorState(successor, *_look(successor.definition, {}, log)) for successor in successors]
     unclaimed = []
     for position in state.positions:
         claimed = [side.judge(position, state.saved_ns, trust_names=trust_names) for side in sides if side.is_meant(position)]
         if not any(claimed):
             unclaimed.append(_unread(position, sides))
     judged = [one for side in sides for one in side.conclude(state.saved_ns, log)]
-    return Takeover({side.heir.name: side.rows for side in sides if side.rows}, (*judged, *unclaimed))
+    return Takeover({side.successor.name: side.rows for side in sides if side.rows}, (*judged, *unclaimed))
 
 
 class _FollowedFiles(NamedTuple):
@@ -115,25 +115,25 @@ def _look(definition: Definition, rows: Mapping[SourcePartition, SavedRow], log:
 
 @dataclass(slots=True)
 class _SuccessorState:
-    """One heir, the files that it finds, and the judgements on them so far."""
+    """One successor, the files that it finds, and the judgements on them so far."""
 
-    heir: Successor
+    successor: Successor
     views: Sequence[FileView]
     passed_over: Mapping[str, str]
     rows: dict[SourcePartition, SavedRow] = field(default_factory=dict)
     _judged: list[tuple[str, FileDecision]] = field(default_factory=list)  # with the file's key, "" if it is not followed
     _anew: dict[SourcePartition, SavedRow] = field(default_factory=dict)
-    finder: Finder = field(init=False)
+    finder: PeerFileFinder = field(init=False)
     at_path: Mapping[str, FileView] = field(init=False)
 
     def __post_init__(self) -> None:
         """Builds the indexes."""
-        self.finder = Finder(self.views, self.heir.follows)
+        self.finder = PeerFileFinder(self.views, self.successor.follows)
         self.at_path = {view.path: view for view in self.views}
 
     def is_meant(self, position: PeerPosition) -> bool:
         """Returns whether the position may belong to this definition's pipeline."""
-        return not position.pipeline or self.heir.pipelines is None or position.pipeline in self.heir.pipelines
+        return not position.pipeline or self.successor.pipelines is None or position.pipeline in self.successor.pipelines
 
     def judge(self, position: PeerPosition, saved_ns: int, *, trust_names: bool) -> bool:
         """Judges a position. Returns False if it does not concern this definition."""
@@ -152,21 +152,21 @@ class _SuccessorState:
         return bool(proofs)
 
     def _prove(self, one: PeerFile, position: PeerPosition, saved_ns: int, *, trust_names: bool) -> Evidence:
-        name, definition, archives = self.heir.name, self.heir.definition, self.finder.archives_of(one)
+        name, definition, archives = self.successor.name, self.successor.definition, self.finder.archives_of(one)
         if position.in_lines:
             position = in_bytes(position, one.path, definition, saved_ns)
-        return prove(name, one.path, position, self.heir.rules, saved_ns, archives, trust_names=trust_names)
+        return prove(name, one.path, position, self.successor.rules, saved_ns, archives, trust_names=trust_names)
 
     def _is_ours(self, path: str) -> bool:
         """Returns whether this definition would read a file of this name; SpoolDir's names have no directory."""
-        return self.heir.follows(path) if path.startswith("/") else self.heir.pipelines is not None
+        return self.successor.follows(path) if path.startswith("/") else self.successor.pipelines is not None
 
     def _note(self, one: PeerFile, position: PeerPosition, proof: Evidence) -> None:
         renamed, name = not one.key, position.path or one.path
-        live = self.heir.live_name(name) if renamed else ""  # saved under this name, the agent looks for the rotated file
+        live = self.successor.live_name(name) if renamed else ""  # saved under this name, the agent looks for the rotated file
         if proof.partition is None or proof.offset is None:
             key = self._begin_anew(one.path, live) if renamed and rotation_family(one.path) == rotation_family(name) else one.key
-            self._judged.append((key, FileDecision(self.heir.name, one.path, position.position, False, True, proof.why)))
+            self._judged.append((key, FileDecision(self.successor.name, one.path, position.position, False, True, proof.why)))
             return
         offset, why = replace(proof.offset, path=live or one.path), proof.why
         why = f"{why}; it is {one.path} now" if renamed else why
@@ -175,13 +175,13 @@ class _SuccessorState:
             why = f"{why}; the peer also read it at {before.position:,}, which is taken: the lesser of the two"
             offset = before
         self.rows[proof.partition] = offset
-        told = FileDecision(self.heir.name, name if renamed else one.path, offset.position, True, True, why)
+        told = FileDecision(self.successor.name, name if renamed else one.path, offset.position, True, True, why)
         self._judged.append((proof.partition.key, told))
 
     def _begin_anew(self, path: str, live: str) -> str:
         """Sets a rotated file without a pattern, whose position is not proven, to its beginning. Returns its key, "" on an error."""
         try:
-            found = place(self.heir.name, {}, "0", path=path, rules=self.heir.rules)
+            found = place(self.successor.name, {}, "0", path=path, rules=self.successor.rules)
         except (DataError, OSError):
             return ""
         self._anew[found.partition] = replace(found.offset, path=live)
@@ -189,7 +189,7 @@ class _SuccessorState:
 
     def _note_missing(self, position: PeerPosition, saved_ns: int) -> None:
         """Judges a position whose file is missing; another file may have its name."""
-        path, name, key = position.path, self.heir.name, ""
+        path, name, key = position.path, self.successor.name, ""
         view = self.at_path.get(path)
         is_there = path in self.passed_over
         if is_there:
@@ -197,12 +197,12 @@ class _SuccessorState:
         elif view is None or position.is_by_name:
             why = "gone: there is no such file" if position.inode is None else "gone: no file of that inode is beside it"
         else:
-            key, why = view.key, f"gone: {prove(name, path, position, self.heir.rules, saved_ns, (), trust_names=False).why}"
+            key, why = view.key, f"gone: {prove(name, path, position, self.successor.rules, saved_ns, (), trust_names=False).why}"
         self._judged.append((key, FileDecision(name, path, position.position, False, is_there, why)))
 
     def conclude(self, saved_ns: int, log: Log) -> Iterator[FileDecision]:
         """Yields every judgement with what the agent will do, and one on each file that the peer did not know."""
-        definition = self.heir.definition
+        definition = self.successor.definition
         self.rows.update((partition, row) for partition, row in self._anew.items() if partition not in self.rows)
         if self._judged and definition.source.type == "log_file":
             self.rows[state_partition(definition.name)] = as_if_looked(max(1, saved_ns // 1_000_000 - LOOK_EARLIER_MS))
@@ -237,7 +237,7 @@ def _then(view: FileView) -> str:
 
 def _unread(position: PeerPosition, sides: Iterable[_SuccessorState]) -> FileDecision:
     """Returns the judgement on a position that concerns no definition."""
-    others = sorted({side.heir.name for side in sides})
+    others = sorted({side.successor.name for side in sides})
     path = position.path or (f"inode {position.inode}" if position.inode is not None else f"a file with a certain {_what(position)}")
     is_there = position.path.startswith("/") and os.path.exists(position.path)  # noqa: PTH110 - names may be odd bytes; texts stay texts
     why = f"none of {', '.join(others) or 'no definitions'} reads it" if position.path else "no file that is read is that one"

@@ -31,7 +31,7 @@ from copycat_agent.workbench.trying.results import (
     likely_path,
     stopped,
 )
-from copycat_agent.workbench.trying.sample_run import MOST_RECORDS, RecordingProducer, RecordingProducers, take
+from copycat_agent.workbench.trying.sample_run import MOST_RECORDS, RecordingProducer, RecordingProducerPool, take
 from copycat_agent.workbench.trying.tracing import QueryStep
 
 __all__ = [
@@ -45,7 +45,7 @@ __all__ = [
     "Output",
     "QueryStep",
     "RecordingProducer",
-    "RecordingProducers",
+    "RecordingProducerPool",
     "SampleContext",
     "StepTrace",
     "StoppedMatch",

@@ -22,7 +22,7 @@ from copycat_agent.errors import DataError, FatalError, FileError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, TaskId
 from copycat_agent.options import Definition, DlqOptions, ErrorsOptions, KafkaOptions, LimitsOptions
-from copycat_agent.producer import Message, Producers, ReplacementGuard, TaskProducer
+from copycat_agent.producer import Message, ProducerPool, ReplacementGuard, TaskProducer
 from copycat_agent.sources import SOURCES, LooksLater, create_source
 from copycat_agent.sources.contract import ENDLESS, PolledOptions
 from copycat_agent.sources.contract_files import FilesOptions
@@ -63,8 +63,8 @@ class RecordingProducer(TaskProducer):
     tracked = False
     batch_bytes = 0
     topics = cast("Any", _AnyTopic())
-    hand_over = begin = attribute = flush = weigh = partly_sent = cast("Any", nothing)
-    smaller_batches = take_view = attend = on_delivery = on_statistics = close = cast("Any", nothing)
+    reassign = begin = attribute = flush = weigh = partly_sent = cast("Any", nothing)
+    smaller_batches = take_view = poll_idle = on_delivery = on_statistics = close = cast("Any", nothing)
 
     def __init__(self) -> None:
         self.kept: list[Message] = []
@@ -84,7 +84,7 @@ class RecordingProducer(TaskProducer):
         return True
 
 
-class RecordingProducers(Producers):
+class RecordingProducerPool(ProducerPool):
     """Hands out results of `make(connector)` instead of producers, a new one for each batch."""
 
     def __init__(self, make: Callable[[str], TaskProducer]) -> None:
@@ -112,7 +112,7 @@ def take(
     keeper, trace = RecordingProducer(), encoder.trace
     with _sample(definition, encoder, content, where) as (split, size_bytes):
         batch = Batch(TaskId(definition.name, 0), b"", (split,), max(size_bytes, 1) * 2**12, _SECONDS, max_records=most and most + 1)
-        with contextlib.closing(RecordingProducers(lambda _: keeper)) as producers:
+        with contextlib.closing(RecordingProducerPool(lambda _: keeper)) as producers:
             (result,) = run_batch(batch, producers, lambda: 0 < most < len(trace.entries), encoder, _run)
     _ask(encoder, query)
     records = _Results(definition, encoder).of(trace.entries, keeper.kept)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-    from copycat_agent.control import Reload
+    from copycat_agent.control import ReloadResult
     from copycat_agent.worker.connector import Connector
 
 
@@ -45,7 +45,7 @@ class Host:
         path.write_text(yaml.safe_dump({"name": name, "source": source, "record": {"topic": "t"}, **sections}, sort_keys=False))
         return path
 
-    def reload(self) -> Reload:
+    def reload(self) -> ReloadResult:
         """Load and run what the files say."""
         if self.reloader is None:
             first = self.files.load()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from copycat_agent.agent.kept_files import DEAF_SECONDS, KeptFiles, known_files
+from copycat_agent.agent.kept_files import DEAF_SECONDS, SystemdDescriptorStore, known_files
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.systemd import ServiceManager
 from tests.rig.service_manager import ServiceManager as Systemd
@@ -51,7 +51,7 @@ def test_files_are_known_by_rows_that_are_not_done() -> None:
 
 
 def test_what_a_store_that_is_begun_anew_cannot_know_waits_for_who_does(systemd: Systemd, tmp_path: Path) -> None:
-    kept = KeptFiles(passed(systemd, tmp_path / "f", "copycat-1-2-3", "copycat-4-5-6"), known_files(store({}), rebuild=True))
+    kept = SystemdDescriptorStore(passed(systemd, tmp_path / "f", "copycat-1-2-3", "copycat-4-5-6"), known_files(store({}), rebuild=True))
     kept.looked("other", set())
     fd = kept.find("copycat-1-2-3")
     assert fd is not None
@@ -62,7 +62,7 @@ def test_what_a_store_that_is_begun_anew_cannot_know_waits_for_who_does(systemd:
 
 
 def test_a_connector_that_is_renamed_keeps_its_files(systemd: Systemd, tmp_path: Path) -> None:
-    kept = KeptFiles(passed(systemd, tmp_path / "f", "copycat-1-2-3"), {"copycat-1-2-3": {"old"}})
+    kept = SystemdDescriptorStore(passed(systemd, tmp_path / "f", "copycat-1-2-3"), {"copycat-1-2-3": {"old"}})
     kept.rename("old", "new")
     kept.release("old", "copycat-1-2-3")
     assert kept.find("copycat-1-2-3") is not None
@@ -92,7 +92,7 @@ class Deaf(ServiceManager):
 def test_a_service_manager_that_takes_no_message_is_not_waited_for_with_every_file() -> None:
     manager = Deaf({"NOTIFY_SOCKET": "/nowhere"})
     now = [0.0]
-    kept = KeptFiles(manager, {}, lambda: now[0])
+    kept = SystemdDescriptorStore(manager, {}, lambda: now[0])
     for number in range(100):
         kept.keep("app", f"f{number}", 0)
     assert manager.told == ["+f0"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.agent.files import Follower
+from copycat_agent.agent.files import DefinitionWatcher
 from copycat_agent.agent.reloading import differences
 from copycat_agent.errors import DefinitionError
 from copycat_agent.model import STATE_KEY, SourceOffset, SourcePartition
@@ -381,10 +381,10 @@ def test_options_of_another_kind_are_named_as_a_whole() -> None:
     assert differences(KafkaOptions(), AgentOptions(), "source.") == ("source",)
 
 
-def following(host: Host, watcher: Watcher, scan_seconds: float) -> Follower:
+def following(host: Host, watcher: Watcher, scan_seconds: float) -> DefinitionWatcher:
     host.reload()
     assert host.reloader is not None
-    follower = Follower(host.files, watcher, host.reloader.reload, scan_seconds)
+    follower = DefinitionWatcher(host.files, watcher, host.reloader.reload, scan_seconds)
     follower.start()
     return follower
 
@@ -426,7 +426,7 @@ def test_a_reload_that_goes_wrong_does_not_end_the_following(host: Host, watcher
         calls.append(1)
         raise KeyError
 
-    follower = Follower(host.files, watcher, stumble, 3600.0)
+    follower = DefinitionWatcher(host.files, watcher, stumble, 3600.0)
     follower.start()
     for number in (1, 2):
         follower.ask()
@@ -446,7 +446,7 @@ def test_a_change_whose_reload_failed_is_tried_again(host: Host, watcher: Watche
             raise OSError
         host.reload()
 
-    follower = Follower(host.files, watcher, fail_once, 0.1)
+    follower = DefinitionWatcher(host.files, watcher, fail_once, 0.1)
     follower.start()
     path.write_text(path.read_text().replace("topic: t", "topic: other"))
     wait_until(lambda: host.worker.definition("a").record.topic == "other", message="the second time")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from copycat_agent.control import AgentView, Control, Reload
+from copycat_agent.control import AgentView, Control, ReloadResult
 from copycat_agent.definitions import load_content, load_directory
 from copycat_agent.errors import BusyError, CopycatError, DefinitionError, UnknownConnectorError
 from copycat_agent.model import BrokerView, ClientView, Counts, Loss, LossReason, LossTotal, Sample, SavedRow, SourcePartition
@@ -89,9 +89,9 @@ class MemoryControl(Control):
         if self.fail:
             raise self.fail
 
-    def reload(self) -> Reload:
+    def reload(self) -> ReloadResult:
         self._change()
-        return Reload(added=("new",), changed={"app": ("record.topic",)}, kept={"bad": "a tab"}, at=NOW)
+        return ReloadResult(added=("new",), changed={"app": ("record.topic",)}, kept={"bad": "a tab"}, at=NOW)
 
     def change_definition(self, name: str, before: bytes | None, content: bytes | None, target: Target | None = None) -> None:
         """As the agent does it, without its checks across files."""

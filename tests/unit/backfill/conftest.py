@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from copycat_agent.backfill import given
-from copycat_agent.backfill.backfill import Backfill, ExecutorFactory, Job
+from copycat_agent.backfill.backfill import Backfill, BackfillJob, ExecutorFactory
 from copycat_agent.backfill.delivered import EarlierDeliveries
 from copycat_agent.definitions import load_file
 from copycat_agent.encoding.window import WindowOptions
@@ -20,7 +20,7 @@ from copycat_agent.executor import InlineExecutor
 from copycat_agent.model import TaskId
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import AgentOptions, KafkaOptions
-from copycat_agent.producer import Message, Place, Producers, TaskProducer
+from copycat_agent.producer import Message, Place, ProducerPool, TaskProducer
 from copycat_agent.sources import SOURCES
 from tests.rig.waiting import wait_until
 from tests.unit.sources.saved import remount
@@ -95,7 +95,7 @@ class _Producer(TaskProducer):
         pass
 
 
-class _Producers(Producers):
+class _Producers(ProducerPool):
     def __init__(self, topic: Topic) -> None:
         super().__init__()
         self._topic = topic
@@ -131,7 +131,7 @@ class Rig:
 
     def job(
         self, paths: Iterable[Path], home: Path | None, *, again: bool, window: WindowOptions | None, rate: int, **sections: Any
-    ) -> Job:
+    ) -> BackfillJob:
         document = {"name": "app", "source": {"type": "log_file", "include": ["/nowhere/*"]}, "record": {"topic": "t"}, **sections}
         file = self.root / "app.yaml"
         file.write_text(yaml.safe_dump(document))
@@ -143,7 +143,7 @@ class Rig:
         delivered = None if again else EarlierDeliveries(self._rows(home))
         if home not in self._homes:
             self._homes.append(home)
-        return Job(loaded.definition, home, given.maker(kind, [str(path) for path in paths], delivered), window, rate)
+        return BackfillJob(loaded.definition, home, given.maker(kind, [str(path) for path in paths], delivered), window, rate)
 
     def _rows(self, current: Path) -> Iterable[Any]:
         for home in self._homes:
@@ -171,11 +171,11 @@ class Rig:
         agent = AgentOptions(kafka=KafkaOptions(bootstrap_servers=("127.0.0.1:1",)))
         loaded = load_file(file, agent)
         assert loaded.definition is not None, loaded.problems
-        with self._backfill(Job(loaded.definition, self.root / "state", directory=self.root), agent) as work:
+        with self._backfill(BackfillJob(loaded.definition, self.root / "state", directory=self.root), agent) as work:
             wait_until(lambda: work.wait(0.01), 60, lambda: str(work.status))
             return work.stop(interrupted=False)
 
-    def _backfill(self, job: Job, agent: AgentOptions) -> Backfill:
+    def _backfill(self, job: BackfillJob, agent: AgentOptions) -> Backfill:
         return Backfill(job, agent, lambda *_: ExecutorFactory(2, lambda: (InlineExecutor(_Producers(self.topic)), _NoHost())))
 
     def remount(self) -> None:

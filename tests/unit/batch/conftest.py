@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.producer import Producers
+from copycat_agent.producer import ProducerPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")
-def producers() -> Iterator[Producers]:
+def producers() -> Iterator[ProducerPool]:
     """One process's producers, kept over tests as in a runner."""
-    producers = Producers()
+    producers = ProducerPool()
     yield producers
     producers.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent import failpoints
 from copycat_agent.errors import CopycatError, DataError, FencedError, RefusedError
 from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, OffsetsPartition
-from copycat_agent.producer import Producers, RefusedRecordError, ReplacementGuard
+from copycat_agent.producer import ProducerPool, RefusedRecordError, ReplacementGuard
 from copycat_agent.transactions import entries
 from copycat_agent.transactions.protocol import Entry
 
@@ -51,9 +51,9 @@ class FakeBroker:
                 self.fails.remove(one)
                 raise one[1]
 
-    def producers(self) -> Producers:
+    def producers(self) -> ProducerPool:
         """Producers of a process whose lanes are here."""
-        return Producers(lambda _options, _client_id, **how: FakeSteps(self, how["batch_bytes"]))
+        return ProducerPool(lambda _options, _client_id, **how: FakeSteps(self, how["batch_bytes"]))
 
 
 class _Topics:
@@ -190,7 +190,7 @@ class FakeSteps:
     def replay(self, _place: OffsetsPartition, since: int, end: int) -> list[Entry]:
         return self._broker.log[since:end]
 
-    def attend(self) -> None:
+    def poll_idle(self) -> None:
         assert not any(one.is_closed for one in self.live)
 
     def take_view(self) -> ClientView | None:

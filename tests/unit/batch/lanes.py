@@ -10,7 +10,7 @@ from copycat_agent.model import Head, LaneId, LanePlan, OffsetsPartition, Source
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions import entries
-from copycat_agent.transactions.opening import Lanes, LaneSnapshot, OpeningPlan, open_lanes
+from copycat_agent.transactions.opening import LaneGroup, LaneSnapshot, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import Entry, perform
 from tests.rig.kafka import Consumed, consume, wait_for_markers
 from tests.unit.batch.rig import batch_of
@@ -34,7 +34,7 @@ class OneLane:
         """Fence, read, check and claim, as the driver does."""
         steps = KafkaSteps(KafkaOptions(bootstrap_servers=(self.bootstrap,)), "driver")
         known = {0: self.head} if self.head.seq else {}
-        truth = perform(open_lanes(OpeningPlan(self.id.agent, Lanes("app", self.place, known), (0,), "n", frozenset("n"))), steps)
+        truth = perform(open_lanes(OpeningPlan(self.id.agent, LaneGroup("app", self.place, known), (0,), "n", frozenset("n"))), steps)
         steps.close()
         self.head = truth.heads[0]
         return truth

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from copycat_agent.dev_broker import DevBroker
     from copycat_agent.model import SplitResult
     from copycat_agent.options import Definition
-    from copycat_agent.producer import Producers
+    from copycat_agent.producer import ProducerPool
 
 
-def to_the_end(connector: Definition, path: Path, producers: Producers, **limits: Any) -> list[SplitResult]:
+def to_the_end(connector: Definition, path: Path, producers: ProducerPool, **limits: Any) -> list[SplitResult]:
     """Batch after batch until the file is read; none without progress."""
     results: list[SplitResult] = []
     offset, final = SourceOffset(0), limits.pop("final", False)
@@ -37,7 +37,7 @@ def to_the_end(connector: Definition, path: Path, producers: Producers, **limits
 
 
 @pytest.mark.parametrize("bulk", [True, False])
-def test_a_batch_sends_at_most_its_records(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, bulk: bool) -> None:
+def test_a_batch_sends_at_most_its_records(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, bulk: bool) -> None:
     path = write(tmp_path / "f", *[b"%d" % number for number in range(95)])
     results = to_the_end(definition(broker.bootstrap, topic, record={"origin_headers": not bulk}), path, producers, max_records=10)
     assert [result.counts.acknowledged for result in results] == [10] * 9 + [5]
@@ -45,21 +45,21 @@ def test_a_batch_sends_at_most_its_records(producers: Producers, broker: DevBrok
     assert values(broker.bootstrap, topic) == [b"%d" % number for number in range(95)]
 
 
-def test_records_are_counted_over_all_splits(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_records_are_counted_over_all_splits(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     paths = [write(tmp_path / f"f{n}", *[b"x"] * 7) for n in range(3)]
     results = run_batch(batch_of(definition(broker.bootstrap, topic), *map(split_of, paths), max_records=10), producers, never)
     assert [result.counts.acknowledged for result in results] == [7, 3, 0]
     assert [result.at_end for result in results] == [True, False, False]
 
 
-def test_dropped_records_are_not_counted_against_it(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_dropped_records_are_not_counted_against_it(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     path = write(tmp_path / "f", *[b"drop", b"drop", b"keep"] * 20)
     results = to_the_end(definition(broker.bootstrap, topic, drop="drop"), path, producers, max_records=10)
     assert [result.counts.acknowledged for result in results if result.counts.read] == [10, 10]
 
 
 def test_a_batch_reads_no_more_bytes_than_it_may_but_for_its_last_line(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path
 ) -> None:
     path = write(tmp_path / "f", *[b"%098d" % number for number in range(100)])
     results = to_the_end(definition(broker.bootstrap, topic), path, producers, max_bytes=1000)
@@ -67,7 +67,7 @@ def test_a_batch_reads_no_more_bytes_than_it_may_but_for_its_last_line(
     assert values(broker.bootstrap, topic) == [b"%098d" % number for number in range(100)]
 
 
-def test_a_line_that_is_longer_than_the_budget_comes_alone(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_a_line_that_is_longer_than_the_budget_comes_alone(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     path = write(tmp_path / "f", b"x" * 300_000, b"y" * 5000, b"z")
     results = to_the_end(definition(broker.bootstrap, topic), path, producers, max_bytes=1000)
     assert [result.counts.read_bytes for result in results] == [300_001, 5001, 2]
@@ -93,7 +93,7 @@ LINES = [b"", b"a", b"bb\r", b"\r", b"drop me", b"c" * 60, b"d" * 150, b"e" * 40
     drops=st.booleans(),
 )
 def test_however_small_the_batches_the_result_is_the_same(
-    producers: Producers,
+    producers: ProducerPool,
     broker: DevBroker,
     a_topic: str,
     tmp_path: Path,

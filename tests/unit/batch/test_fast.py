@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copycat_agent.batch.policy import ErrorPolicy, StopAt
-from copycat_agent.batch.progress import Progress
-from copycat_agent.batch.sending import ChunkSender, Sender, Tap, Watch
+from copycat_agent.batch.progress import SplitProgress
+from copycat_agent.batch.sending import ChunkSender, EndCheck, Sender, Tap
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.encoding.layout import MessageLayout
 from copycat_agent.errors import BlockedError, DataError, RetriableError
@@ -119,9 +119,9 @@ def parsed_of(words: list[str], *, has_raw: bool) -> Parsed:
 
 def outcome(made: Encoder, chunk: Chunk | Parsed, *, quickly: bool) -> tuple[Any, ...]:
     """Everything that sending the chunk leaves behind."""
-    kafka, progress = Kafka(), Progress(SPLIT)
+    kafka, progress = Kafka(), SplitProgress(SPLIT)
     policy = ErrorPolicy(made.definition, "dlq")
-    chunks = ChunkSender(kafka, policy, Sender(kafka, policy), Tap(0, [progress]), Watch(lambda: False))  # type: ignore[arg-type]
+    chunks = ChunkSender(kafka, policy, Sender(kafka, policy), Tap(0, [progress]), EndCheck(lambda: False))  # type: ignore[arg-type]
     bound = made.bind(SPLIT, kafka.partitions, 0, "host")
     if not quickly:
         bound.bulk = None
@@ -207,7 +207,7 @@ def test_it_is_taken(record: dict[str, Any], monkeypatch: pytest.MonkeyPatch) ->
     rows: list[int] = []
     outcomes = ErrorPolicy.outcomes
 
-    def counted(self: ErrorPolicy, progress: Progress, bound: Any, those: Any, until: float) -> Any:
+    def counted(self: ErrorPolicy, progress: SplitProgress, bound: Any, those: Any, until: float) -> Any:
         found = outcomes(self, progress, bound, those, until)
         rows.append(len(found[0]))
         return found

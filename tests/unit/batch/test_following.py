@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.dev_broker import DevBroker
     from copycat_agent.model import Batch, SplitResult
-    from copycat_agent.producer import Producers
+    from copycat_agent.producer import ProducerPool
 
 SECONDS = 30.0
 
@@ -33,7 +33,7 @@ SECONDS = 30.0
 class Staying:
     """A batch on a thread, and what it has told so far."""
 
-    def __init__(self, batch: Batch, producers: Producers, quiet_seconds: float = 600.0) -> None:
+    def __init__(self, batch: Batch, producers: ProducerPool, quiet_seconds: float = 600.0) -> None:
         self.told: list[SplitResult] = []
         self.reporting = BatchChannel(self.told.extend)
         self.results: tuple[SplitResult, ...] | None = None
@@ -59,7 +59,7 @@ class Staying:
 
 
 @pytest.fixture
-def staying(producers: Producers) -> Iterator[list[Staying]]:
+def staying(producers: ProducerPool) -> Iterator[list[Staying]]:
     """Those that a test starts; all have ended afterwards."""
     started: list[Staying] = []
     yield started
@@ -68,7 +68,7 @@ def staying(producers: Producers) -> Iterator[list[Staying]]:
 
 
 def test_what_is_added_is_sent_and_each_record_is_told_once(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying]
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying]
 ) -> None:
     path = write(tmp_path / "f", b"one", b"two")
     batch = Staying(batch_of(definition(broker.bootstrap, topic), split_of(path)), producers)
@@ -88,20 +88,20 @@ def test_what_is_added_is_sent_and_each_record_is_told_once(
     assert all(one.split.end >= one.offset.position for one in results)
 
 
-def test_it_ends_when_nothing_comes_any_more(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_it_ends_when_nothing_comes_any_more(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     path = write(tmp_path / "f", b"one")
     (result,) = Staying(batch_of(definition(broker.bootstrap, topic), split_of(path)), producers, 0.05).end(asked=False)
     assert (result.offset.position, result.at_end, result.error) == (4, True, None)
 
 
-def test_nobody_stays_whose_reports_nobody_hears(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_nobody_stays_whose_reports_nobody_hears(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     work = batch_of(definition(broker.bootstrap, topic), split_of(write(tmp_path / "f", b"one")))
     (result,) = run_batch(replace(work, follow_seconds=600.0), producers, never)
     assert (result.offset.position, result.at_end) == (4, True)
 
 
 def test_several_files_are_followed_and_reported_each(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying]
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying]
 ) -> None:
     one, other = write(tmp_path / "f", b"one"), write(tmp_path / "g", b"other")
     batch = Staying(batch_of(definition(broker.bootstrap, topic), split_of(one), split_of(other)), producers)
@@ -116,7 +116,7 @@ def test_several_files_are_followed_and_reported_each(
 
 @pytest.mark.parametrize("content", [b"", b"ONE\nand more than it held before\n"])
 def test_a_file_that_is_cut_or_written_over_is_left_to_the_driver(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying], content: bytes
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying], content: bytes
 ) -> None:
     path = write(tmp_path / "f", b"one", b"two")
     batch = Staying(batch_of(definition(broker.bootstrap, topic), split_of(path)), producers)
@@ -129,7 +129,7 @@ def test_a_file_that_is_cut_or_written_over_is_left_to_the_driver(
 
 
 def test_a_bad_record_ends_it_and_what_comes_before_counts(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying]
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying]
 ) -> None:
     path = write(tmp_path / "f", b"1")
     connector = definition(broker.bootstrap, topic, steps=[{"regex": r"^(?P<n>\d+)$"}])
@@ -144,7 +144,7 @@ def test_a_bad_record_ends_it_and_what_comes_before_counts(
 
 
 def test_a_file_that_is_renamed_or_deleted_is_read_on_through_the_open_one(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying]
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying]
 ) -> None:
     path = write(tmp_path / "f", b"one")
     descriptor = os.open(path, os.O_RDONLY)
@@ -166,7 +166,7 @@ def test_a_file_that_is_renamed_or_deleted_is_read_on_through_the_open_one(
 
 
 def test_a_batch_that_stays_long_enough_ends(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "STAY_SECONDS", 0.05)
     path = write(tmp_path / "f", b"one")
@@ -175,7 +175,7 @@ def test_a_batch_that_stays_long_enough_ends(
 
 
 def test_it_leaves_a_file_whose_last_record_is_open_to_the_driver_though_another_one_grows(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path
 ) -> None:
     path, other = write(tmp_path / "f", b"one"), write(tmp_path / "g", b"other")
     append(path, b"open")
@@ -189,7 +189,7 @@ def test_it_leaves_a_file_whose_last_record_is_open_to_the_driver_though_another
 
 
 def test_a_batch_that_has_much_to_report_ends(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "REPORT_SECONDS", 600.0)
     path = write(tmp_path / "f", b"one")
@@ -201,7 +201,7 @@ def test_a_batch_that_has_much_to_report_ends(
 
 
 def test_a_file_that_joins_is_read_followed_and_reported_with_the_others(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying]
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, staying: list[Staying]
 ) -> None:
     one, other = write(tmp_path / "f", b"one"), write(tmp_path / "g", b"other")
     batch = Staying(batch_of(definition(broker.bootstrap, topic), split_of(one)), producers)
@@ -221,7 +221,7 @@ def test_a_file_that_joins_is_read_followed_and_reported_with_the_others(
 
 
 def test_a_file_that_cannot_be_read_to_its_end_ends_the_batch_that_it_joins(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path
 ) -> None:
     one, other = write(tmp_path / "f", b"one"), write(tmp_path / "g", b"other")
     split = split_of(other)

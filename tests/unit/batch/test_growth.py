@@ -53,7 +53,7 @@ def waits(told: GrowthReporter[int], seconds: float) -> threading.Thread:
 @pytest.mark.parametrize("content", [b"", b"begun\nmore\n"])
 def test_a_write_or_a_cut_ends_a_wait_also_when_it_came_before(tmp_path: Path, fds: list[int], name: str, content: bytes) -> None:
     with growth_of(fds) as told:
-        assert told.is_told
+        assert told.is_notified
         thread = waits(told, LONG_SECONDS)
         (tmp_path / name).write_bytes(content)
         thread.join(LONG_SECONDS / 2)
@@ -102,7 +102,7 @@ def test_where_more_is_written_than_the_queue_holds_each_may_have_been(fds: list
 def test_time_passes_where_a_server_may_write_to_a_file(fds: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "is_local", lambda _: False)
     with growth_of(fds) as told:
-        assert not told.is_told
+        assert not told.is_notified
         assert told.take() is None
         assert not told.wait(0.0)
 
@@ -110,9 +110,9 @@ def test_time_passes_where_a_server_may_write_to_a_file(fds: list[int], monkeypa
 def test_a_process_takes_so_many_queues_and_gives_them_back(fds: list[int]) -> None:
     for _ in range(2):
         held = [growth_of(fds) for _ in range(following.INSTANCES_MAX)]
-        assert all(one.is_told for one in held)
+        assert all(one.is_notified for one in held)
         with growth_of(fds) as one_more:
-            assert not one_more.is_told
+            assert not one_more.is_notified
         for one in held:
             one.__exit__()
 
@@ -121,20 +121,20 @@ def test_time_passes_where_the_kernel_gives_no_queue(fds: list[int], monkeypatch
     monkeypatch.setattr(following, "new_queue", lambda: -1)
     for _ in range(2 * following.INSTANCES_MAX):
         with growth_of(fds) as told:
-            assert not told.is_told
+            assert not told.is_notified
     monkeypatch.undo()
     with growth_of(fds) as told:
-        assert told.is_told
+        assert told.is_notified
 
 
 def test_a_ring_ends_a_wait_and_is_no_write(fds: list[int]) -> None:
     with growth_of(fds) as told:
         thread = waits(told, LONG_SECONDS)
-        told.ring()
+        told.notify()
         thread.join(LONG_SECONDS / 2)
         assert not thread.is_alive()
-        told.ring()
-        told.ring()
+        told.notify()
+        told.notify()
         assert not told.wait(LONG_SECONDS)
         assert not told.wait(0.0), "it was heard"
 
@@ -147,7 +147,7 @@ def test_a_process_without_a_free_descriptor_is_told_of_writes_and_hears_no_ring
 
     monkeypatch.setattr(os, "eventfd", has_none)
     with growth_of(fds) as told:
-        told.ring()
+        told.notify()
         assert not told.wait(0.0)
         (tmp_path / "one").write_bytes(b"")
         assert told.wait(LONG_SECONDS)
@@ -156,4 +156,4 @@ def test_a_process_without_a_free_descriptor_is_told_of_writes_and_hears_no_ring
 def test_time_passes_where_a_file_cannot_be_asked_what_it_is(fds: list[int]) -> None:
     with growth_of(fds) as told:
         told.add(2**20, -1)
-        assert not told.is_told
+        assert not told.is_notified

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from copycat_agent.model import Batch, Split, SplitResult
-    from copycat_agent.producer import Message, Producers
+    from copycat_agent.producer import Message, ProducerPool
 
 ERRORS = {"tolerance": "all", "dlq": {"topic": "dlq"}}
 
@@ -39,7 +39,7 @@ class World:
         self.producers = self.broker.producers()
 
     def run(
-        self, *splits: Split, also: Any = (), stopping: Callable[[], bool] = never, producers: Producers | None = None, **how: Any
+        self, *splits: Split, also: Any = (), stopping: Callable[[], bool] = never, producers: ProducerPool | None = None, **how: Any
     ) -> tuple[SplitResult, ...]:
         most = {name: how.pop(name) for name in ("max_records", "max_bytes", "samples") if name in how}
         batch = replace(batch_of(definition("x:1", "t", **how), *splits, **most), delivery=self.lane.plan(also))
@@ -341,7 +341,7 @@ def test_an_idle_lane_is_closed_and_the_next_batch_reads_the_head(world: World, 
     path = write(tmp_path / "f", b"a")
     assert world.state(split_of(path))[0] == "committed"
     monkeypatch.setattr(keeping, "LANE_IDLE_SECONDS", 0.0)
-    world.producers.attend()
+    world.producers.poll_idle()
     assert all(one.is_closed for one in world.broker.owners.values())
     assert world.state(split_of(path))[0] == "committed"
     world.producers.close()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.batch.progress import Progress
-from copycat_agent.delivery.exactly_once.search import RefusalSearch
+from copycat_agent.batch.progress import SplitProgress
+from copycat_agent.delivery.exactly_once.search import RefusedTransactionSearch
 from copycat_agent.errors import BlockedError, DataError, FatalError, TimestampError
 from copycat_agent.executor import run_batch
 from copycat_agent.formats import LineFrames, LineOptions
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.model import Split, SplitResult
     from copycat_agent.options import Definition
-    from copycat_agent.producer import Message, Producers
+    from copycat_agent.producer import Message, ProducerPool
 
 LETTERS = {"tolerance": "all", "dlq": {"topic": "dlq"}}
 
@@ -43,7 +43,7 @@ class Driver:
         self.counts: Counter[str] = Counter()
         self.batches = 0
 
-    def once(self, producers: Producers) -> tuple[SplitResult, ...]:
+    def once(self, producers: ProducerPool) -> tuple[SplitResult, ...]:
         batch = replace(batch_of(self.connector, *self.splits), delivery=self.lane.plan())
         results = run_batch(batch, producers, never)
         self.lane.heard(results)
@@ -55,7 +55,7 @@ class Driver:
         self.batches += 1
         return results
 
-    def through(self, producers: Producers, most: int = 400) -> Driver:
+    def through(self, producers: ProducerPool, most: int = 400) -> Driver:
         while any(split.offset.position < split.end for split in self.splits):
             results = self.once(producers)
             assert {result.error for result in results} == {None}
@@ -148,8 +148,8 @@ def test_a_wrong_clock_blocks_and_loses_nothing(tmp_path: Path) -> None:
 def test_files_in_which_it_may_be_are_tried_in_the_order_in_which_they_were_refused(tmp_path: Path) -> None:
     paths = [write(tmp_path / str(index), *[b"%d.%d" % (index, number) for number in range(8)]) for index in range(3)]
     splits = [split_of(path) for path in paths]
-    search, whole = RefusalSearch(), batch_of(definition("x:1", "t"), *splits)
-    progresses = [Progress(split) for split in splits[:2]]
+    search, whole = RefusedTransactionSearch(), batch_of(definition("x:1", "t"), *splits)
+    progresses = [SplitProgress(split) for split in splits[:2]]
     for progress in progresses:
         progress.stream = open_stream(progress.split, LineFrames(LineOptions()))
         progress.advance(progress.split.end, 8, b"", progress.split.end)

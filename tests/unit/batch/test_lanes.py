@@ -14,7 +14,7 @@ from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, FencedError, RetriableError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Counts, OffsetRange, OffsetsPartition
-from copycat_agent.producer import Producers, learnt
+from copycat_agent.producer import ProducerPool, learnt
 from copycat_agent.producer.kafka_errors import translate
 from copycat_agent.producer.lane_producer import LaneProducer
 from copycat_agent.producer.transactional import KafkaSteps
@@ -37,7 +37,7 @@ def lane(broker: DevBroker, make_topic: Callable[..., str]) -> OneLane:
 
 
 def test_records_positions_and_head_are_committed_together(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, lane: OneLane
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, lane: OneLane
 ) -> None:
     split = split_of(write(tmp_path / "f", b"one", b"two"))
     results = run_batch(lane.batch(definition(broker.bootstrap, topic), split), producers, never)
@@ -54,7 +54,7 @@ def test_records_positions_and_head_are_committed_together(
 
 
 def test_batches_go_on_from_each_other_and_nothing_is_there_twice(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, lane: OneLane
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, lane: OneLane
 ) -> None:
     connector, path = definition(broker.bootstrap, topic, drop="no"), tmp_path / "f"
     path.write_bytes(b"")
@@ -71,7 +71,7 @@ def test_batches_go_on_from_each_other_and_nothing_is_there_twice(
 
 
 def test_an_error_is_told_without_its_frames_which_hold_clients(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, lane: OneLane, monkeypatch: pytest.MonkeyPatch
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, lane: OneLane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     split = split_of(write(tmp_path / "f", b"one"))
     monkeypatch.setattr(KafkaSteps, "end", unread)
@@ -90,7 +90,7 @@ def unread(*_: object) -> int:
 
 
 def test_an_undone_batch_leaves_nothing_for_readers_of_what_is_committed(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, lane: OneLane
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, lane: OneLane
 ) -> None:
     connector, split = definition(broker.bootstrap, topic), split_of(write(tmp_path / "f", b"one", b"two"))
     with failpoints.armed("sending:error"):
@@ -102,7 +102,7 @@ def test_an_undone_batch_leaves_nothing_for_readers_of_what_is_committed(
 
 
 def test_a_batch_that_was_planned_before_the_lanes_were_opened_anew_commits_nothing(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, lane: OneLane
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, lane: OneLane
 ) -> None:
     connector, split = definition(broker.bootstrap, topic), split_of(write(tmp_path / "f", b"one"))
     assert lane.heard(run_batch(lane.batch(connector, split), producers, never)).state == "committed"
@@ -116,10 +116,10 @@ def test_a_batch_that_was_planned_before_the_lanes_were_opened_anew_commits_noth
 
 
 def test_a_process_that_takes_over_makes_what_another_one_sends_meanwhile_void(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, lane: OneLane, monkeypatch: pytest.MonkeyPatch
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, lane: OneLane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connector, split = definition(broker.bootstrap, topic), split_of(write(tmp_path / "f", b"one"))
-    other, batch = Producers(), lane.batch(connector, split)
+    other, batch = ProducerPool(), lane.batch(connector, split)
     flush = LaneProducer.flush
     theirs: list[SplitResult] = []
     begun: list[int] = []
@@ -140,7 +140,7 @@ def test_a_process_that_takes_over_makes_what_another_one_sends_meanwhile_void(
 
 
 def test_records_that_kafka_refuses_become_dead_letters_in_the_transaction_and_the_order_stays(
-    producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, lane: OneLane
+    producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, lane: OneLane
 ) -> None:
     topic, dlq = make_topic(config={"max.message.bytes": "20000"}), make_topic()
     lines = [b"%04d" % number + b"x" * 100 for number in range(400)]
@@ -162,7 +162,7 @@ def test_records_that_kafka_refuses_become_dead_letters_in_the_transaction_and_t
 
 
 def test_where_records_came_to_lie_is_told_of_what_is_committed_only(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, lane: OneLane
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, lane: OneLane
 ) -> None:
     connector = definition(broker.bootstrap, topic)
     one, two = split_of(write(tmp_path / "1", b"a", b"b")), split_of(write(tmp_path / "2", b"c"))
@@ -172,14 +172,16 @@ def test_where_records_came_to_lie_is_told_of_what_is_committed_only(
     assert [record.offset for record in seen(broker.bootstrap, topic)] == [0, 1, 2]
 
 
-def test_a_topic_that_is_missing_blocks_and_commits_nothing(producers: Producers, broker: DevBroker, tmp_path: Path, lane: OneLane) -> None:
+def test_a_topic_that_is_missing_blocks_and_commits_nothing(
+    producers: ProducerPool, broker: DevBroker, tmp_path: Path, lane: OneLane
+) -> None:
     results = run_batch(lane.batch(definition(broker.bootstrap, "missing"), split_of(write(tmp_path / "f", b"a"))), producers, never)
     assert lane.heard(results).state == "idle"
     assert isinstance(results[0].error, BlockedError)
 
 
 def test_a_line_that_breaks_while_records_are_under_way_ends_as_undone_and_the_next_batch_sends_them_once(
-    producers: Producers, proxied_broker: ProxiedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    producers: ProducerPool, proxied_broker: ProxiedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bootstrap = proxied_broker.bootstrap
     topic, place = create_topic(bootstrap, unique_topic()), create_topic(bootstrap, unique_topic(), config={"cleanup.policy": "compact"})

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.batch import policy, run
-from copycat_agent.batch.progress import ENTRIES_MAX, Losses
+from copycat_agent.batch.progress import ENTRIES_MAX, SplitLosses
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Counts, Loss, SourceOffset, SourcePartition
 from copycat_agent.sources.files.reading.stream import SplitFile
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from copycat_agent.dev_broker import DevBroker
-    from copycat_agent.producer import Producers
+    from copycat_agent.producer import ProducerPool
 
 PARTITION = SourcePartition("app", "f")
 SHORT = {"max_bytes": 100}
@@ -39,7 +39,7 @@ def loss(start: int, end: int, reason: str = "rejected", records: int = 1, detai
 
 
 def test_neighbours_with_one_reason_are_one_entry() -> None:
-    losses = Losses()
+    losses = SplitLosses()
     for one in (loss(0, 5), loss(5, 9), loss(20, 30), loss(30, 31, "too_long"), loss(31, 40, detail="other")):
         losses.add(one)
     assert [(one.start, one.end, one.size_bytes, one.records, one.reason) for one in losses] == [
@@ -48,7 +48,7 @@ def test_neighbours_with_one_reason_are_one_entry() -> None:
 
 
 def test_an_entry_says_that_its_causes_differ() -> None:
-    losses = Losses()
+    losses = SplitLosses()
     for place, detail in enumerate("aabb"):
         losses.add(loss(place, place + 1, detail=detail))
     assert [one.detail for one in losses] == ["a; and others"]
@@ -56,7 +56,7 @@ def test_an_entry_says_that_its_causes_differ() -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 3), st.sampled_from(["rejected", "too_long"])), max_size=200))
 def test_entries_are_bounded_and_their_sums_exact(pieces: list[tuple[int, int, str]]) -> None:
-    losses, place, size, records = Losses(), 0, Counter[str](), Counter[str]()
+    losses, place, size, records = SplitLosses(), 0, Counter[str](), Counter[str]()
     for length, gap, reason in pieces:
         losses.add(loss(place + gap, place + gap + length, reason))
         place += gap + length
@@ -97,7 +97,7 @@ def lost_bytes(line: bytes, size: int, limit: int, on_too_long: str, dlq: str) -
     limit=st.sampled_from([100, 2000]),
 )
 def test_bytes_read_are_bytes_delivered_dropped_on_purpose_or_lost(
-    producers: Producers,
+    producers: ProducerPool,
     broker: DevBroker,
     topics: tuple[str, str],
     tmp_path: Path,
@@ -142,7 +142,7 @@ def test_bytes_read_are_bytes_delivered_dropped_on_purpose_or_lost(
     assert all(one.end <= offset.position and one.path == str(path) and one.at_ms for one in losses)
 
 
-def test_a_file_full_of_bad_records_is_one_entry(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_a_file_full_of_bad_records_is_one_entry(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     path = write(tmp_path / "f", *[REFUSED] * 300)
     connector = definition(broker.bootstrap, topic, errors={"tolerance": "all"}, client=CLIENT)
     (result,) = run_batch(batch_of(connector, split_of(path)), producers, never)
@@ -153,7 +153,7 @@ def test_a_file_full_of_bad_records_is_one_entry(producers: Producers, broker: D
 
 
 def test_good_and_bad_records_in_turn_are_few_entries_with_exact_sums(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path
 ) -> None:
     path = write(tmp_path / "f", *[GOOD, REFUSED, GOOD, LONG] * 500)
     connector = definition(
@@ -167,7 +167,7 @@ def test_good_and_bad_records_in_turn_are_few_entries_with_exact_sums(
 
 @pytest.mark.parametrize("has_dlq", [True, False])
 def test_records_that_kafka_refuses_after_all_are_lost_once_although_their_run_is_sent_again(
-    producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, has_dlq: bool
+    producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, has_dlq: bool
 ) -> None:
     topic, dlq = make_topic(config={"max.message.bytes": "300"}), make_topic(config={"max.message.bytes": "1000"})
     big = os.urandom(600).hex().encode()
@@ -182,7 +182,7 @@ def test_records_that_kafka_refuses_after_all_are_lost_once_although_their_run_i
 
 
 def test_a_dead_letter_that_was_cut_loses_what_it_does_not_carry(
-    producers: Producers, broker: DevBroker, topics: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    producers: ProducerPool, broker: DevBroker, topics: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(policy, "RAW_BYTES_CUT", 100)
     path = write(tmp_path / "f", GOOD, REFUSED)
@@ -193,7 +193,7 @@ def test_a_dead_letter_that_was_cut_loses_what_it_does_not_carry(
 
 
 def test_losses_of_several_runs_one_of_them_sent_again_count_once(
-    producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "RUN_BYTES", 500)
     refused = os.urandom(600).hex().encode()
@@ -215,7 +215,7 @@ def test_losses_of_several_runs_one_of_them_sent_again_count_once(
 
 
 def test_nothing_is_lost_of_a_stretch_that_is_not_settled(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "f", LONG, LONG)
     connector = definition(broker.bootstrap, topic, line={**SHORT, "on_too_long": "truncate"})
@@ -233,7 +233,7 @@ def test_nothing_is_lost_of_a_stretch_that_is_not_settled(
 
 
 def test_the_rest_of_a_long_line_that_comes_later_is_lost_with_it(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path
 ) -> None:
     path = write(tmp_path / "f", b"x" * 1000)
     connector = definition(broker.bootstrap, topic, line={**SHORT, "on_too_long": "truncate"})

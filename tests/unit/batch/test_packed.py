@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from copycat_agent.dev_broker import DevBroker
     from copycat_agent.formats import Reader
     from copycat_agent.options import Definition
-    from copycat_agent.producer import Producers
+    from copycat_agent.producer import ProducerPool
 
 TEXT = random_lines(20_000)
 LIMIT = 200
@@ -36,14 +36,14 @@ def packed_split(path: Path, codec: str = "gzip", *, final: bool = False, origin
     return replace(split, offset=replace(split.offset, compression=codec, size=path.stat().st_size), origins=origins)
 
 
-def ship(connector: Definition, split: Split, producers: Producers, *, max_bytes: int = 2**26) -> SplitResult:
+def ship(connector: Definition, split: Split, producers: ProducerPool, *, max_bytes: int = 2**26) -> SplitResult:
     (result,) = run_batch(batch_of(connector, split, max_bytes=max_bytes), producers, never)
     assert result.error is None
     return result
 
 
 @pytest.mark.parametrize("codec", sorted(PACK))
-def test_an_archive_is_settled_to_its_end(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, codec: str) -> None:
+def test_an_archive_is_settled_to_its_end(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, codec: str) -> None:
     path = write_packed(tmp_path / "f", b"one\ntwo\n", codec)
     append(path, PACK[codec](b"three\nunfin"))
     connector = definition(broker.bootstrap, topic, record={"origin_headers": True})
@@ -58,7 +58,7 @@ def test_an_archive_is_settled_to_its_end(producers: Producers, broker: DevBroke
     assert [dict(record.headers)["copycat.offset"] for record in records] == [b"0", b"4", b"8", b"14"]
 
 
-def test_a_group_of_lines_ends_with_its_archive(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_a_group_of_lines_ends_with_its_archive(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     path = write_packed(tmp_path / "f", b"a\n b\nc\n d\n")
     connector = definition(broker.bootstrap, topic, multiline={"continues": "^ "})
     first = ship(connector, packed_split(path), producers)
@@ -70,7 +70,7 @@ def test_a_group_of_lines_ends_with_its_archive(producers: Producers, broker: De
 
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_small_batches_read_a_large_archive_once(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_killed: bool
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_killed: bool
 ) -> None:
     """Killed: each batch runs in a process of its own, which has to unpack up to where the last one was, and sends none of it again."""
     steps: list[int] = []
@@ -95,7 +95,7 @@ def test_small_batches_read_a_large_archive_once(
     assert offset.fingerprint == fingerprint.take(source(TEXT), len(TEXT))
 
 
-def test_a_refused_record_in_an_archive_is_found(producers: Producers, broker: DevBroker, tmp_path: Path) -> None:
+def test_a_refused_record_in_an_archive_is_found(producers: ProducerPool, broker: DevBroker, tmp_path: Path) -> None:
     name, dlq = unique_topic(), unique_topic()
     create_topic(broker.bootstrap, name, config={"max.message.bytes": str(LIMIT)})
     create_topic(broker.bootstrap, dlq)
@@ -108,7 +108,7 @@ def test_a_refused_record_in_an_archive_is_found(producers: Producers, broker: D
     assert sorted({value or b"" for value in values(broker.bootstrap, name)}) == sorted(line for line in lines if len(line) < LIMIT)
 
 
-def test_what_a_damaged_archive_holds_before_it_is_sent(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_what_a_damaged_archive_holds_before_it_is_sent(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     data = bytearray(PACK["gzip"](TEXT))
     data[len(data) // 2] ^= 0xFF
     path, other = tmp_path / "f", write_packed(tmp_path / "g", b"other\n")
@@ -124,7 +124,7 @@ def test_what_a_damaged_archive_holds_before_it_is_sent(producers: Producers, br
     assert sent[:9000] == TEXT.splitlines()[:9000], "gzip's checksum is at its end: what is just before the damage may be wrong"
 
 
-def test_a_cut_archive_is_damaged_when_nobody_adds_to_it(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_a_cut_archive_is_damaged_when_nobody_adds_to_it(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(PACK["gzip"](TEXT)[:-100])
     connector = definition(broker.bootstrap, topic)
@@ -137,7 +137,7 @@ def test_a_cut_archive_is_damaged_when_nobody_adds_to_it(producers: Producers, b
 
 
 def test_the_rest_of_a_known_file_is_sent_and_its_records_go_on(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path
 ) -> None:
     path = write_packed(tmp_path / "f", TEXT)
     begin = TEXT.index(b"\n", 500_000) + 1

@@ -21,7 +21,7 @@ from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import Counts, SourceOffset, Split
 from copycat_agent.sources import SOURCES
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
-from copycat_agent.workbench.trying import RecordingProducers
+from copycat_agent.workbench.trying import RecordingProducerPool
 from tests.unit.batch.rig import batch_of, definition, never, split_of
 from tests.unit.batch.test_sql_ways import Kafka, Query
 from tests.unit.sources.packing import PACK
@@ -52,7 +52,7 @@ class Got:
         split = split or split_of(path, final=True)
         for _ in range(200):
             run = make if query is None else functools.partial(make, query=query())
-            (result,) = run_batch(batch_of(connector, split, **limits), RecordingProducers(lambda _: self.kafka), never, make_run=run)
+            (result,) = run_batch(batch_of(connector, split, **limits), RecordingProducerPool(lambda _: self.kafka), never, make_run=run)
             self.counts += result.counts
             self.results.append(result)
             split = self._next(split, result)
@@ -198,7 +198,7 @@ def test_a_definition_that_splits_no_more_passes_the_rest_and_says_so(tmp_path: 
     begun = Got(connector(), path, max_bytes=1).results[0]
     other = connector(multiline={**GROUPS, "on_too_long": "drop"})
     (result,) = run_batch(
-        batch_of(other, replace(split_of(path, final=True), offset=begun.offset)), RecordingProducers(lambda _: Kafka()), never
+        batch_of(other, replace(split_of(path, final=True), offset=begun.offset)), RecordingProducerPool(lambda _: Kafka()), never
     )
     assert [(loss.start, loss.end, loss.reason) for loss in result.losses] == [(23, len(TRACE + QUIET) - 15, "too_long")]
 
@@ -209,7 +209,7 @@ def test_a_first_part_that_is_gone_when_it_is_read_again_is_the_file_s_trouble(t
     with path.open("r+b") as opened:
         os.ftruncate(opened.fileno(), 10)
     split = replace(split_of(path, end=len(TRACE), final=True), offset=replace(begun.offset, fingerprint=type(begun.offset.fingerprint)()))
-    (result,) = run_batch(batch_of(connector(steps=[PATTERN]), split), RecordingProducers(lambda _: Kafka()), never)
+    (result,) = run_batch(batch_of(connector(steps=[PATTERN]), split), RecordingProducerPool(lambda _: Kafka()), never)
     assert result.changed or result.error is not None
     assert result.offset.position == 23
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.batch.policy import ErrorPolicy, RecordOutcome, StopAt
-from copycat_agent.batch.progress import Progress
+from copycat_agent.batch.progress import SplitProgress
 from copycat_agent.errors import DataError
 from copycat_agent.formats import Draft, Unparsed
 from copycat_agent.model import SourceOffset, SourcePartition, Split
@@ -20,13 +20,13 @@ BAD = DataError("why")
 ALL = {"tolerance": "all", "dlq": {"topic": "d"}}
 
 
-def bad(record: Draft, *, by_record: bool = True, **errors: Any) -> tuple[RecordOutcome, Progress, ErrorPolicy]:
-    progress = Progress(Split(SourcePartition("app", "k"), "/spool/a.parquet", "", SourceOffset(0), 99))
+def bad(record: Draft, *, by_record: bool = True, **errors: Any) -> tuple[RecordOutcome, SplitProgress, ErrorPolicy]:
+    progress = SplitProgress(Split(SourcePartition("app", "k"), "/spool/a.parquet", "", SourceOffset(0), 99))
     policy = ErrorPolicy(definition("b:1", "t", errors=errors or ALL), "dlq", by_record=by_record)
     return policy.bad(progress, RecordOutcome(record), "record", BAD), progress, policy
 
 
-def losses(outcome: RecordOutcome, progress: Progress, policy: ErrorPolicy) -> list[tuple[int, int, int, int]]:
+def losses(outcome: RecordOutcome, progress: SplitProgress, policy: ErrorPolicy) -> list[tuple[int, int, int, int]]:
     policy.count(progress, [outcome])
     return [(loss.start, loss.end, loss.size_bytes, loss.records) for loss in progress.sent.losses]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from copycat_agent.dev_broker import DevBroker
-    from copycat_agent.producer import Producers
+    from copycat_agent.producer import ProducerPool
 
 COUNT, REFUSED = 500, 321
 ROWS: list[dict[str, Any]] = [{"id": number, "text": os.urandom(600 if number == REFUSED else 10).hex()} for number in range(COUNT)]
@@ -45,7 +45,7 @@ FILES = {
 class Sending(Spool):
     """A spool directory whose batches go to a real broker."""
 
-    def to(self, bootstrap: str, topic: str, dlq: str, producers: Producers) -> Sending:
+    def to(self, bootstrap: str, topic: str, dlq: str, producers: ProducerPool) -> Sending:
         document = {"name": "drops", "source": self.options, "record": {"topic": topic}, "kafka": {"bootstrap_servers": (bootstrap,)}}
         self._pickled = pickle.dumps(Definition.model_validate(document | {"errors": {"tolerance": "all", "dlq": {"topic": dlq}}}))
         self._real = producers
@@ -60,7 +60,7 @@ class Sending(Spool):
 
 @pytest.mark.parametrize("name", FILES)
 def test_one_record_that_the_topic_refuses_is_found_in_its_run(
-    name: str, producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
+    name: str, producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic, dlq = make_topic(config={"max.message.bytes": "1000"}), make_topic()
     spool = Sending(tmp_path, format=name).to(broker.bootstrap, topic, dlq, producers)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import types
 from typing import Any, Never
 
-from copycat_agent.batch.progress import Progress
+from copycat_agent.batch.progress import SplitProgress
 from copycat_agent.delivery.at_least_once import AtLeastOnceTask
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from tests.unit.batch import rig
 
 
-class Odd(Progress):
+class Odd(SplitProgress):
     """Its source's own code raises."""
 
     def result(self, error: CopycatError | None) -> Never:
@@ -22,7 +22,7 @@ class Odd(Progress):
 
 def test_a_result_that_cannot_be_made_leaves_the_others_alone() -> None:
     splits = [Split(SourcePartition("app", key), key, "", SourceOffset(7), 9) for key in "abc"]
-    progresses = [Progress(splits[0]), Odd(splits[1]), Progress(splits[2])]
+    progresses = [SplitProgress(splits[0]), Odd(splits[1]), SplitProgress(splits[2])]
     run: Any = types.SimpleNamespace(run=lambda: None, progresses=progresses)
     producer: Any = types.SimpleNamespace(begin=lambda _stopping: None, take_view=lambda: None)
     producers: Any = types.SimpleNamespace(take=lambda *_about, **_how: producer, give_back=lambda *_about: None)

@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.batch import refused, run
-from copycat_agent.batch.progress import Progress
+from copycat_agent.batch.progress import SplitProgress
 from copycat_agent.dev_broker import free_port
 from copycat_agent.encoding import encoder
 from copycat_agent.errors import BlockedError, DataError, FatalError, FileError, RetriableError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, Counts, Fingerprint, SourceOffset, SourcePartition, Split, SplitResult, TaskId
-from copycat_agent.producer import Producers, TaskProducer, learnt
+from copycat_agent.producer import ProducerPool, TaskProducer, learnt
 from copycat_agent.sources.files.access import access_of
 from copycat_agent.sources.files.reading.stream import SplitFile
 from copycat_agent.transforms import Steady
@@ -45,7 +45,7 @@ def balanced(counts: Counts) -> bool:
     return counts.read == counts.acknowledged + counts.dead_lettered + counts.dropped + counts.rejected
 
 
-def test_a_split_is_settled_to_its_last_complete_line(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_a_split_is_settled_to_its_last_complete_line(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     path = write(tmp_path / "f", b"one", b"two")
     append(path, b"unfinished")
     (result,) = run_batch(batch_of(definition(broker.bootstrap, topic), split_of(path)), producers, never)
@@ -55,7 +55,7 @@ def test_a_split_is_settled_to_its_last_complete_line(producers: Producers, brok
     assert pickle.loads(pickle.dumps(result)) == result
 
 
-def test_the_budget_in_bytes_ends_a_batch_between_blocks(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_the_budget_in_bytes_ends_a_batch_between_blocks(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     path = write(tmp_path / "f", *[b"x" * 99] * 30_000)
     other = write(tmp_path / "g", b"later")
     work = batch_of(definition(broker.bootstrap, topic), split_of(path), split_of(other), max_bytes=2**20)
@@ -65,7 +65,7 @@ def test_the_budget_in_bytes_ends_a_batch_between_blocks(producers: Producers, b
     assert (second.offset.position, second.at_end, second.error) == (0, False, None)
 
 
-def test_a_stop_request_settles_what_is_sent(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_a_stop_request_settles_what_is_sent(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     path = write(tmp_path / "f", *[b"x" * 99] * 30_000)
     asked = iter([False, False, False])
     work = batch_of(definition(broker.bootstrap, topic), split_of(path))
@@ -76,7 +76,7 @@ def test_a_stop_request_settles_what_is_sent(producers: Producers, broker: DevBr
 
 
 def test_a_run_that_cannot_be_acknowledged_settles_what_the_runs_before_it_sent(
-    producers: Producers, proxied_broker: ProxiedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    producers: ProducerPool, proxied_broker: ProxiedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "RUN_BYTES", 2**19)
     topic = create_topic(proxied_broker.bootstrap, unique_topic())
@@ -103,7 +103,7 @@ def test_a_run_that_cannot_be_acknowledged_settles_what_the_runs_before_it_sent(
 
 
 def test_the_search_for_a_refused_record_goes_by_groups_also_when_the_budget_is_spent(
-    producers: Producers, make_topic: Callable[..., str], broker: DevBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    producers: ProducerPool, make_topic: Callable[..., str], broker: DevBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = make_topic(config={"max.message.bytes": "40000"})
     path = write(tmp_path / "f", *[b"x" * 99] * 300, b"y" * 50_000)
@@ -122,7 +122,7 @@ def test_the_search_for_a_refused_record_goes_by_groups_also_when_the_budget_is_
 
 
 def test_the_search_for_a_refused_record_hears_a_stop_request_between_lines_that_come_alone(
-    producers: Producers, make_topic: Callable[..., str], broker: DevBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    producers: ProducerPool, make_topic: Callable[..., str], broker: DevBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = make_topic(config={"max.message.bytes": "1000"})
     path = write(tmp_path / "f", *[b"x" * 30, b"y" * 300] * 50, b"z" * 3000)
@@ -147,7 +147,7 @@ def test_the_search_for_a_refused_record_hears_a_stop_request_between_lines_that
     assert balanced(result.counts)
 
 
-def test_a_lost_connection_is_ridden_out_without_repeats(producers: Producers, proxied_broker: ProxiedBroker, tmp_path: Path) -> None:
+def test_a_lost_connection_is_ridden_out_without_repeats(producers: ProducerPool, proxied_broker: ProxiedBroker, tmp_path: Path) -> None:
     topic = create_topic(proxied_broker.bootstrap, unique_topic())
     path = write(tmp_path / "f", *[b"%d" % number for number in range(1000)])
     proxied_broker.proxy.drop_response(PRODUCE)
@@ -156,7 +156,7 @@ def test_a_lost_connection_is_ridden_out_without_repeats(producers: Producers, p
     assert values(proxied_broker.bootstrap, topic) == [b"%d" % number for number in range(1000)]
 
 
-def test_without_a_broker_nothing_moves_and_the_error_is_a_value(producers: Producers, tmp_path: Path) -> None:
+def test_without_a_broker_nothing_moves_and_the_error_is_a_value(producers: ProducerPool, tmp_path: Path) -> None:
     path = write(tmp_path / "f", b"one")
     connector = definition(f"127.0.0.1:{free_port()}", "t")
     (result,) = run_batch(batch_of(connector, split_of(path)), producers, lambda: True)
@@ -164,14 +164,14 @@ def test_without_a_broker_nothing_moves_and_the_error_is_a_value(producers: Prod
     assert (result.offset, result.counts) == (SourceOffset(0), Counts())
 
 
-def test_without_an_address_the_connector_fails(producers: Producers, tmp_path: Path) -> None:
+def test_without_an_address_the_connector_fails(producers: ProducerPool, tmp_path: Path) -> None:
     connector = definition("x", "t").model_copy(update={"kafka": definition("x", "t").kafka.model_copy(update={"bootstrap_servers": ()})})
     (result,) = run_batch(batch_of(connector, split_of(write(tmp_path / "f", b"one"))), producers, never)
     assert isinstance(result.error, FatalError)
 
 
 @pytest.mark.parametrize("broken", [b"not a pickle", pickle.dumps("no definition")])
-def test_a_definition_that_cannot_be_used_is_an_error_value(producers: Producers, tmp_path: Path, broken: bytes) -> None:
+def test_a_definition_that_cannot_be_used_is_an_error_value(producers: ProducerPool, tmp_path: Path, broken: bytes) -> None:
     split = split_of(write(tmp_path / "f", b"one"))
     (result,) = run_batch(Batch(TaskId("app", 0), broken, (split,), 1, 1.0), producers, never)
     assert isinstance(result.error, FatalError)
@@ -180,7 +180,7 @@ def test_a_definition_that_cannot_be_used_is_an_error_value(producers: Producers
 
 @pytest.mark.parametrize("where", ["step", "convert"])
 def test_a_bug_in_a_step_is_told_by_place_without_any_data(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, where: str
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, where: str
 ) -> None:
     connector = definition(broker.bootstrap, topic)
     work = batch_of(connector, split_of(write(tmp_path / "f", b"secret-word")))
@@ -204,7 +204,7 @@ def test_a_bug_in_a_step_is_told_by_place_without_any_data(
 
 
 def test_one_file_that_cannot_be_read_leaves_its_siblings_alone(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path
 ) -> None:
     good, gone, last = write(tmp_path / "a", b"a"), write(tmp_path / "b", b"b"), write(tmp_path / "c", b"c")
     splits = [split_of(path) for path in (good, gone, last)]
@@ -216,7 +216,7 @@ def test_one_file_that_cannot_be_read_leaves_its_siblings_alone(
 
 
 def test_a_file_with_other_bytes_before_the_offset_is_changed_and_not_read(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path
 ) -> None:
     path = write(tmp_path / "f", b"one", b"two")
     connector = definition(broker.bootstrap, topic)
@@ -229,7 +229,7 @@ def test_a_file_with_other_bytes_before_the_offset_is_changed_and_not_read(
 
 
 def test_a_file_cut_after_it_was_read_is_changed_and_what_was_read_counts(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "f", b"one", b"two")
     flush = TaskProducer.flush
@@ -244,7 +244,7 @@ def test_a_file_cut_after_it_was_read_is_changed_and_what_was_read_counts(
 
 
 def test_a_file_cut_while_it_is_read_is_changed_and_its_offset_stays(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "f", b"one", b"two")
     read = SplitFile.read_disk
@@ -260,14 +260,14 @@ def test_a_file_cut_while_it_is_read_is_changed_and_its_offset_stays(
     assert (result.changed, result.offset.position, result.at_end) == (True, 0, False)
 
 
-def test_the_offset_carries_a_fingerprint_of_what_was_read(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_the_offset_carries_a_fingerprint_of_what_was_read(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     path = write(tmp_path / "f", b"one", b"two")
     (result,) = run_batch(batch_of(definition(broker.bootstrap, topic), split_of(path)), producers, never)
     assert result.offset.fingerprint != Fingerprint()
     assert result.offset.fingerprint.head_bytes == 8
 
 
-def test_the_rest_of_a_long_line_settles_without_a_record(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_the_rest_of_a_long_line_settles_without_a_record(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     path = write(tmp_path / "f", b"x" * 500, b"next")
     connector = definition(broker.bootstrap, topic, line={"max_bytes": 10, "on_too_long": "drop"})
     (first,) = run_batch(batch_of(connector, split_of(path, end=300)), producers, never)
@@ -279,7 +279,7 @@ def test_the_rest_of_a_long_line_settles_without_a_record(producers: Producers, 
 
 
 def test_a_bad_record_stops_the_batch_just_before_it_and_settles_the_splits_before(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path
 ) -> None:
     one, two, three = write(tmp_path / "a", b"a"), write(tmp_path / "b", b"b", b"x" * 50, b"c"), write(tmp_path / "c", b"never")
     connector = definition(broker.bootstrap, topic, line={"max_bytes": 10})
@@ -295,7 +295,7 @@ def refusing_topic(make_topic: Callable[..., str]) -> str:
 
 
 def test_every_split_of_a_run_in_which_kafka_refused_a_record_gets_to_its_own_end(
-    producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
+    producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic, dlq = refusing_topic(make_topic), make_topic()
     paths = [write(tmp_path / f"f{n}", b"%d first" % n, os.urandom(600).hex().encode(), b"%d last" % n) for n in range(3)]
@@ -309,7 +309,7 @@ def test_every_split_of_a_run_in_which_kafka_refused_a_record_gets_to_its_own_en
 
 
 def test_a_refused_record_that_stops_the_connector_leaves_the_splits_before_it_settled(
-    producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
+    producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     good, bad = write(tmp_path / "a", b"a"), write(tmp_path / "b", b"b", os.urandom(600).hex().encode(), b"c")
     results = run_batch(batch_of(definition(broker.bootstrap, refusing_topic(make_topic)), split_of(good), split_of(bad)), producers, never)
@@ -318,7 +318,7 @@ def test_a_refused_record_that_stops_the_connector_leaves_the_splits_before_it_s
 
 
 def test_a_search_for_refused_records_ends_in_time_and_the_rest_is_not_taken_for_read(
-    producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refused, "SEARCH_SECONDS", 0.0)
     topic = refusing_topic(make_topic)
@@ -341,7 +341,7 @@ def test_a_search_for_refused_records_ends_in_time_and_the_rest_is_not_taken_for
 
 
 def test_a_topic_that_takes_less_at_once_than_is_sent_is_found_out_once(
-    producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
+    producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = make_topic(config={"max.message.bytes": "30000"})
     connector = definition(broker.bootstrap, topic, client={"compression.type": "none", "batch.size": "100000"})
@@ -357,18 +357,18 @@ def test_a_topic_that_takes_less_at_once_than_is_sent_is_found_out_once(
 
 
 def test_a_file_cut_while_refused_records_are_looked_for_loses_nothing_silently(
-    producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "RUN_BYTES", 2**20)  # so that reading would go on behind the cut
     path = write(tmp_path / "f", b"head", os.urandom(600).hex().encode(), *[b"x" * 99] * 40_000)
-    rewind = Progress.rewind
+    rewind = SplitProgress.rewind
     connector = definition(broker.bootstrap, refusing_topic(make_topic), errors={"tolerance": "all"})
 
-    def cut_first(self: Progress) -> None:
+    def cut_first(self: SplitProgress) -> None:
         os.truncate(path, 5)
         rewind(self)
 
-    monkeypatch.setattr(Progress, "rewind", cut_first)
+    monkeypatch.setattr(SplitProgress, "rewind", cut_first)
     (result,) = run_batch(batch_of(connector, split_of(path)), producers, never)
     assert result.offset.position <= 5
     assert not result.at_end
@@ -377,7 +377,7 @@ def test_a_file_cut_while_refused_records_are_looked_for_loses_nothing_silently(
 
 @pytest.mark.parametrize("partition", ["key", "file"])
 def test_a_missing_topic_of_one_split_leaves_its_siblings_alone(
-    producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, partition: str
+    producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, partition: str
 ) -> None:
     present = make_topic()
     prefix, suffix = present[:2], present[2:]
@@ -390,7 +390,7 @@ def test_a_missing_topic_of_one_split_leaves_its_siblings_alone(
 
 
 def test_a_newer_generation_does_not_overtake_what_is_left_of_an_older_one(
-    producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
+    producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     """The older one waits for its topic; what has nothing to do with either goes."""
     present = make_topic()
@@ -414,7 +414,7 @@ def test_a_newer_generation_does_not_overtake_what_is_left_of_an_older_one(
 
 
 def test_a_missing_dead_letter_topic_found_late_leaves_no_split_taken_for_read(
-    producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "RUN_FILES", 2)
     bad, good, last = write(tmp_path / "a", os.urandom(600).hex().encode()), write(tmp_path / "b", b"b"), write(tmp_path / "c", b"c")
@@ -426,7 +426,7 @@ def test_a_missing_dead_letter_topic_found_late_leaves_no_split_taken_for_read(
 
 
 def test_a_run_that_is_sent_again_ends_where_reading_goes_on(
-    producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "RUN_BYTES", 4000)  # a run ends within a block, and reading anew cuts blocks elsewhere
     monkeypatch.setattr(refused, "GROUP_RECORDS", 1000)
@@ -477,7 +477,7 @@ def property_topics(broker: DevBroker) -> tuple[str, str]:
     long_limit=st.sampled_from([100, 2000]),
 )
 def test_every_record_read_is_counted_in_exactly_one_way_and_the_offset_covers_those_only(
-    producers: Producers,
+    producers: ProducerPool,
     broker: DevBroker,
     property_topics: tuple[str, str],
     tmp_path: Path,
@@ -521,7 +521,7 @@ def test_every_record_read_is_counted_in_exactly_one_way_and_the_offset_covers_t
         assert isinstance(result.error, FatalError | None)
 
 
-def test_results_add_up_over_any_cut_into_batches(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_results_add_up_over_any_cut_into_batches(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     path = write(tmp_path / "f", *[b"%d" % number for number in range(500)])
     connector = definition(broker.bootstrap, topic)
     result: SplitResult | None = None
@@ -534,7 +534,7 @@ def test_results_add_up_over_any_cut_into_batches(producers: Producers, broker: 
 
 
 def test_a_fingerprint_covers_256_bytes_however_little_was_read(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path
 ) -> None:
     path = write(tmp_path / "f", *[b"line %03d" % number for number in range(100)])
     (result,) = run_batch(batch_of(definition(broker.bootstrap, topic), split_of(path, start=99 * 9)), producers, never)
@@ -547,7 +547,7 @@ def test_a_fingerprint_covers_256_bytes_however_little_was_read(
     assert second.changed
 
 
-def test_owner_group_and_mode_are_those_of_the_open_file(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_owner_group_and_mode_are_those_of_the_open_file(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     path = write(tmp_path / "f", b"one", b"two")
     path.chmod(0o640)
     user, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(path.stat().st_gid).gr_name

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from copycat_agent.dev_broker import DevBroker
-    from copycat_agent.producer import Producers
+    from copycat_agent.producer import ProducerPool
 
 
 @pytest.mark.parametrize("bulk", [True, False])
 def test_samples_are_the_first_records_as_they_were_sent(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, bulk: bool
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, bulk: bool
 ) -> None:
     paths = [write(tmp_path / name, b"one", b"x" * 5000) for name in "ab"]
     record = {"origin_headers": not bulk, "key": "{@file.name}", "headers": {"big": "h" * 5000}, "timestamp": "file"}
@@ -41,7 +41,7 @@ def test_samples_are_the_first_records_as_they_were_sent(
 
 @pytest.mark.parametrize("bulk", [True, False])
 def test_secrets_of_the_definition_are_hidden_in_samples_and_sent_as_they_are(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, bulk: bool
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, bulk: bool
 ) -> None:
     path = write(tmp_path / "f", b"x" * 4090 + b"canary-value")
     record = {"origin_headers": not bulk, "key": "canary-key", "headers": {"auth": "Bearer canary-header"}}
@@ -55,27 +55,29 @@ def test_secrets_of_the_definition_are_hidden_in_samples_and_sent_as_they_are(
     assert (sent.key, sent.value, dict(sent.headers)["auth"]) == (b"canary-key", b"x" * 4090 + b"canary-value", b"Bearer canary-header")
 
 
-def test_without_asking_there_are_none(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_without_asking_there_are_none(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     (result,) = run_batch(batch_of(definition(broker.bootstrap, topic), split_of(write(tmp_path / "f", b"x"))), producers, never)
     assert result.samples == ()
 
 
 def test_a_plain_record_has_no_key_no_headers_and_the_time_of_sending(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path
 ) -> None:
     path = write(tmp_path / "f", b"x")
     (result,) = run_batch(batch_of(definition(broker.bootstrap, topic), split_of(path), samples=9), producers, never)
     assert result.samples == (Sample(topic, None, b"x", (), None, str(path), 0, 2),)
 
 
-def test_a_dead_letter_is_a_sample_too(producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path) -> None:
+def test_a_dead_letter_is_a_sample_too(producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path) -> None:
     dlq = make_topic()
     connector = definition(broker.bootstrap, make_topic(), line={"max_bytes": 5}, errors={"tolerance": "all", "dlq": {"topic": dlq}})
     (result,) = run_batch(batch_of(connector, split_of(write(tmp_path / "f", b"x" * 9)), samples=1), producers, never)
     assert [(one.topic, one.value) for one in result.samples] == [(dlq, b"xxxxx")]
 
 
-def test_what_kafka_refused_is_no_sample(producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path) -> None:
+def test_what_kafka_refused_is_no_sample(
+    producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
     topic = make_topic(config={"max.message.bytes": "300"})
     path = write(tmp_path / "f", b"one", os.urandom(600).hex().encode())
     (result,) = run_batch(batch_of(definition(broker.bootstrap, topic), split_of(path), samples=5), producers, never)

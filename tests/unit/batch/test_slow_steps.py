@@ -15,7 +15,7 @@ from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import DataError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import SplitResult
-from copycat_agent.workbench.trying import RecordingProducer, RecordingProducers
+from copycat_agent.workbench.trying import RecordingProducer, RecordingProducerPool
 from tests.unit.batch.rig import OneByOne, after, batch_of, definition, never, split_of, write
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def ship(
     """One batch of the whole file."""
     kafka = kafka or RecordingProducer()
     work = batch_of(connector, split_of(path), max_seconds=seconds)
-    (result,) = run_batch(work, RecordingProducers(lambda _: kafka), stopping, encoder(connector))
+    (result,) = run_batch(work, RecordingProducerPool(lambda _: kafka), stopping, encoder(connector))
     counts = result.counts
     assert result.error is None
     assert counts.read == counts.acknowledged + counts.rejected + counts.dropped == result.offset.records
@@ -93,7 +93,7 @@ def test_every_batch_gets_ahead_and_the_next_one_goes_on_there(tmp_path: Path, m
     split, taken = split_of(path), [0]
     while taken[-1] < 3 and len(taken) < 5:
         asked = iter([False])
-        (result,) = run_batch(batch_of(connector, split), RecordingProducers(lambda _: RecordingProducer()), partial(next, asked, True))
+        (result,) = run_batch(batch_of(connector, split), RecordingProducerPool(lambda _: RecordingProducer()), partial(next, asked, True))
         taken.append(result.offset.records)
         split = after(split, result.offset)
     assert taken == [0, 1, 2, 3]
@@ -111,7 +111,7 @@ def test_a_record_that_adds_much_is_not_held_with_all_its_chunk(tmp_path: Path) 
     connector = definition("127.0.0.1:9", "t", steps=[{"set": {"more": "y" * 10_000}}])
     for encoder in (Encoder, OneByOne):
         work = batch_of(connector, split_of(path), max_seconds=600.0)
-        (result,) = run_batch(work, RecordingProducers(lambda _: Counting()), never, encoder(connector))
+        (result,) = run_batch(work, RecordingProducerPool(lambda _: Counting()), never, encoder(connector))
         assert (result.counts.acknowledged, result.at_end) == (10_000, True)
     assert sum(sizes) > 200_000_000
     assert max(sizes) < 4 * 2**20

@@ -29,7 +29,7 @@ from copycat_agent.options import AgentOptions
 from copycat_agent.sources.contract import ENDLESS, EnvelopedRun
 from copycat_agent.sources.contract_offsets import OffsetRecords
 from copycat_agent.templates.metadata import TopicPlace
-from copycat_agent.workbench.trying import RecordingProducer, RecordingProducers
+from copycat_agent.workbench.trying import RecordingProducer, RecordingProducerPool
 from tests.rig.examples import examples
 from tests.unit.batch.rig import batch_of, definition, never, split_of
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from copycat_agent.batch.progress import Progress
+    from copycat_agent.batch.progress import SplitProgress
     from copycat_agent.encoding.encoder import SplitEncoder
     from copycat_agent.formats import Chunk, Parsed
     from copycat_agent.model import SplitResult
@@ -118,7 +118,7 @@ class Query:
 class OneByOne(SqlRun):
     """Looks at each record by itself, before the query and after it."""
 
-    def _bind(self, progress: Progress) -> SplitEncoder:
+    def _bind(self, progress: SplitProgress) -> SplitEncoder:
         encoder = super()._bind(progress)
         assert isinstance(encoder, AnsweredEncoder)
         encoder.bulk, encoder.asking.chunk = None, functools.partial(_each, encoder.asking)  # type: ignore[method-assign]
@@ -136,7 +136,7 @@ def ran(way: type[SqlRun], connector: Definition, path: Path) -> tuple[list[Any]
     """What Kafka got, and the account."""
     kafka = Kafka()
     make = functools.partial(way, query=Query())
-    (result,) = run_batch(batch_of(connector, split_of(path, final=True)), RecordingProducers(lambda _: kafka), never, make_run=make)
+    (result,) = run_batch(batch_of(connector, split_of(path, final=True)), RecordingProducerPool(lambda _: kafka), never, make_run=make)
     losses = tuple(loss._replace(at_ms=0) for loss in result.losses)
     return kafka.messages, replace(result, losses=losses, error=None), result.error and (type(result.error), str(result.error))
 
@@ -204,7 +204,7 @@ def test_nulls_go_round_the_query(tmp_path: Path, way: type[SqlRun], *, is_lake:
     encoder.frames = OffsetRecords(Topic(*values), "test")  # type: ignore[assignment]
     stretch = Stretch("x/0", "x", 0, len(values), work=b"fields" if is_lake else b"")
     split = Split(SourcePartition("app", "x/0"), "x", "", SourceOffset(0), ENDLESS, stretch=stretch)
-    (result,) = run_batch(batch_of(connector, split), RecordingProducers(lambda _: kafka), never, encoder, make)
+    (result,) = run_batch(batch_of(connector, split), RecordingProducerPool(lambda _: kafka), never, encoder, make)
     nulls = values.count(None)
     sent = [value for _, value, *_ in kafka.messages]
     assert result.error is None

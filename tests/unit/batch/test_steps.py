@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from copycat_agent.dev_broker import DevBroker
     from copycat_agent.encoding.encoder import Encoder
     from copycat_agent.options import Definition
-    from copycat_agent.producer import Producers
+    from copycat_agent.producer import ProducerPool
     from copycat_agent.transforms.base import OnError
 
 SET = [{"set": {"of": "app"}}]
@@ -48,7 +48,7 @@ def picky(draft: Draft) -> bool:
     return True
 
 
-def ship(connector: Definition, split: Split, producers: Producers, on_error: OnError | None) -> SplitResult:
+def ship(connector: Definition, split: Split, producers: ProducerPool, on_error: OnError | None) -> SplitResult:
     """One batch through a picky step with this policy."""
     work = batch_of(connector, split)
     with changed(work) as made:
@@ -59,7 +59,7 @@ def ship(connector: Definition, split: Split, producers: Producers, on_error: On
 
 @pytest.mark.parametrize(("tolerance", "on_error"), [("none", "dlq"), ("all", "dlq"), ("all", None)])
 def test_on_error_dlq_writes_a_letter_that_names_the_step(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, tolerance: str, on_error: OnError | None
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, tolerance: str, on_error: OnError | None
 ) -> None:
     letters = create_topic(broker.bootstrap, unique_topic())
     errors = {"tolerance": tolerance, "dlq": {"topic": letters}}
@@ -75,7 +75,7 @@ def test_on_error_dlq_writes_a_letter_that_names_the_step(
 
 @pytest.mark.parametrize(("tolerance", "on_error"), [("all", "stop"), ("none", "stop"), ("none", None)])
 def test_on_error_stop_ends_just_before_the_record(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, tolerance: str, on_error: OnError | None
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, tolerance: str, on_error: OnError | None
 ) -> None:
     split = split_of(write(tmp_path / "f", b"one", b"bad one", b"two"))
     result = ship(definition(broker.bootstrap, topic, steps=SET, errors={"tolerance": tolerance}), split, producers, on_error)
@@ -87,7 +87,7 @@ def test_on_error_stop_ends_just_before_the_record(
 
 @pytest.mark.parametrize(("on_error", "expected"), [("keep", Counts(3, 16, 3, kept=1)), ("drop", Counts(3, 16, 2, dropped=1))])
 def test_what_a_step_that_failed_lets_pass_is_counted_and_named_without_its_data(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, on_error: OnError, expected: Counts
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, on_error: OnError, expected: Counts
 ) -> None:
     split = split_of(write(tmp_path / "f", b"one", b"bad one", b"two"))
     result = ship(definition(broker.bootstrap, topic, steps=SET), split, producers, on_error)
@@ -97,7 +97,7 @@ def test_what_a_step_that_failed_lets_pass_is_counted_and_named_without_its_data
     assert (b'{"message":"bad one"}' in values(broker.bootstrap, topic)) is (on_error == "keep")
 
 
-def test_a_batch_of_dropped_records_only_moves_the_offset(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_a_batch_of_dropped_records_only_moves_the_offset(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     split = split_of(write(tmp_path / "f", *[b"drop me"] * 500))
     (result,) = run_batch(batch_of(definition(broker.bootstrap, topic, drop="^drop"), split), producers, never)
     assert (result.error, result.at_end, result.offset.position, result.counts) == (None, True, 4000, Counts(500, 4000, dropped=500))
@@ -110,7 +110,7 @@ def test_a_batch_of_dropped_records_only_moves_the_offset(producers: Producers, 
 @pytest.mark.parametrize("record", [{}, {"key": "{message}", "origin_headers": True}], ids=["steady", "own"])
 @pytest.mark.parametrize("tracked", [False, True])
 def test_a_converter_that_cannot_work_ends_the_batch_with_all_before_it_settled(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, error: CopycatError, record: dict[str, Any], tracked: bool
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, error: CopycatError, record: dict[str, Any], tracked: bool
 ) -> None:
     split = split_of(write(tmp_path / "f", b"one", b"two", b"three", b"four"))
     other = split_of(write(tmp_path / "g", b"other"))
@@ -142,7 +142,7 @@ FIELDS: dict[str, Any] = {"text": "grün", "object": {"a": [1, None]}, "number":
 
 
 def test_a_value_is_a_template_or_one_field_as_it_is(
-    producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
+    producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     def value_of(template: str, converter: str = "") -> list[bytes | None]:
         topic = make_topic()
@@ -166,13 +166,13 @@ def test_a_value_is_a_template_or_one_field_as_it_is(
     assert value_of("<{none}>") == [b"field 'none' is missing"]
 
 
-def test_a_value_of_a_line_needs_no_transform(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_a_value_of_a_line_needs_no_transform(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     connector = definition(broker.bootstrap, topic, record={"value": "{@offset} {message}"})
     (result,) = run_batch(batch_of(connector, split_of(write(tmp_path / "f", b"a", b"b"))), producers, never)
     assert (result.error, values(broker.bootstrap, topic)) == (None, [b"0 a", b"2 b"])
 
 
-def test_the_time_of_an_event_is_what_a_step_has_set(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_the_time_of_an_event_is_what_a_step_has_set(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     connector = definition(broker.bootstrap, topic, steps=SET, record={"timestamp": "event"}, errors={"tolerance": "all"})
     work = batch_of(connector, split_of(write(tmp_path / "f", b"1700000000000", b"none", b"0", b"-5")))
 
@@ -189,7 +189,7 @@ def test_the_time_of_an_event_is_what_a_step_has_set(producers: Producers, broke
     assert [(one.stage, one.start) for one in result.rejections] == [("record", 21)], "Kafka has no time before 1970"
 
 
-def test_the_brokers_time_comes_with_the_topics_that_are_made(producers: Producers, broker: DevBroker, tmp_path: Path) -> None:
+def test_the_brokers_time_comes_with_the_topics_that_are_made(producers: ProducerPool, broker: DevBroker, tmp_path: Path) -> None:
     topic = unique_topic()
     connector = definition(broker.bootstrap, topic, record={"timestamp": "broker"}, create={})
     (result,) = run_batch(batch_of(connector, split_of(write(tmp_path / "f", b"a"))), producers, never)
@@ -202,7 +202,7 @@ def test_the_brokers_time_comes_with_the_topics_that_are_made(producers: Produce
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "a b", "..", "a/b", "x" * 300])
 def test_a_line_cannot_choose_a_topic_that_was_not_foreseen(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, name: str
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, name: str
 ) -> None:
     split = split_of(write(tmp_path / "f", topic.encode(), name.encode()))
     connector = definition(broker.bootstrap, topic, record={"topic": "{message}"}, errors={"tolerance": "all"})

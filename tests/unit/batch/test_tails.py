@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copycat_agent.batch.progress import Progress
+from copycat_agent.batch.progress import SplitProgress
 from copycat_agent.formats import TAIL_BYTES, Parsed
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.reading.stream import Stream
@@ -44,7 +44,7 @@ def pieces(ends: list[int]) -> list[Parsed]:
 @given(st.lists(st.integers(1, len(RECORDS) - 1), unique=True, max_size=6).map(sorted), st.sets(st.integers(0, 6)))
 def test_a_part_of_a_run_leaves_a_fingerprint_that_holds(path: Path, ends: list[int], settled: set[int]) -> None:
     split = split_of(path)
-    stream, progress = Stream(split), Progress(split)
+    stream, progress = Stream(split), SplitProgress(split)
     progress.begin(stream)
     for number, piece in enumerate(pieces(ends)):
         progress.pass_chunk(piece)
@@ -54,14 +54,14 @@ def test_a_part_of_a_run_leaves_a_fingerprint_that_holds(path: Path, ends: list[
             assert fingerprint.holds(stream.read, progress.settled.fingerprint, piece.end)
             stream.close()
             split = after(split, progress.settled)  # the next batch
-            stream, progress = Stream(split), Progress(split)
+            stream, progress = Stream(split), SplitProgress(split)
             progress.begin(stream)
     stream.close()
 
 
 def test_a_tail_that_reaches_back_before_its_run_is_not_counted_twice(path: Path) -> None:
     split = split_of(path)
-    stream, progress = Stream(split), Progress(split)
+    stream, progress = Stream(split), SplitProgress(split)
     progress.begin(stream)
     for end in (1, 2, 3):  # each with all that stands before its end, as a format has it that cuts its lines into runs
         progress.pass_chunk(Parsed([{}], PLACES[end - 1 : end + 1], PLACES[end] - PLACES[end - 1], tail=DATA[: PLACES[end]]))

@@ -23,7 +23,7 @@ from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import Batch, Counts, SourceOffset, SourcePartition, Split, TaskId
 from copycat_agent.producer import Message, RefusedRecordError
 from copycat_agent.sources import SOURCES
-from copycat_agent.workbench.trying import RecordingProducer, RecordingProducers
+from copycat_agent.workbench.trying import RecordingProducer, RecordingProducerPool
 from tests.rig.examples import examples
 from tests.unit.batch.rig import OneByOne, definition
 
@@ -240,7 +240,7 @@ class Shipped:
             most = {"max_bytes": 2**26, "max_seconds": 60.0, "max_records": 0, "samples": 0, **limits}
             batch = Batch(TaskId("app", 0), pickle.dumps(connector), (split,), *most.values())
             left = next(stops) if stops is not None else ANY
-            (result,) = run_batch(batch, RecordingProducers(lambda _: self.kafka), asked_more_than(left), made)
+            (result,) = run_batch(batch, RecordingProducerPool(lambda _: self.kafka), asked_more_than(left), made)
             if result.error is not None:
                 self.errors.append(f"{type(result.error).__name__}: {result.error}")
             is_stuck = result.offset.position == offset.position and left == ANY  # what is left there is unfinished

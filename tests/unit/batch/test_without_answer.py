@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from copycat_agent.delivery.batch_outcomes import OUTCOMES, completed, without_answer
+from copycat_agent.delivery.batch_outcomes import OUTCOMES, completed, unanswered_results
 from copycat_agent.errors import RetriableError
 from copycat_agent.executor import TASK_HALVES
 from copycat_agent.model import AT_LEAST_ONCE, AtLeastOncePlan, Batch, FilesPlan, SourceOffset, SourcePartition, Split, TaskId
@@ -20,6 +20,6 @@ def test_splits_stand_where_they_stood(plan: AtLeastOncePlan | FilesPlan, begun:
     split = Split(SourcePartition("lake", "orders/0"), "orders/0", "", SourceOffset(12), 20)
     batch = Batch(TaskId("lake", 0), b"", (split,), 1, 1.0, delivery=plan)
     error = RetriableError("runner 0 is gone")
-    results = without_answer(batch, error, begun=begun)
+    results = unanswered_results(batch, error, begun=begun)
     assert [(one.offset, one.error, one.outcome) for one in results] == [(split.offset, error, None)]
     assert completed(batch, results, "", again=True) == results

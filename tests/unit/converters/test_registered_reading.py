@@ -16,7 +16,7 @@ from copycat_agent.converters.base import Reference, RegistrySchema
 from copycat_agent.converters.proto_fields import writer_of
 from copycat_agent.converters.proto_form import compile_proto, message_indexes, message_of
 from copycat_agent.converters.registered_reading import RegisteredReader
-from copycat_agent.converters.registry_access import AbsentError, Registered
+from copycat_agent.converters.registry_access import AbsentError, RegisteredSchema
 from copycat_agent.errors import BlockedError
 from copycat_agent.formats.draft import Unparsed
 from copycat_agent.options import SchemaRegistryOptions
@@ -32,8 +32,8 @@ class Registry:
         assert number == 7
         return self._main
 
-    def version(self, subject: str, version: int) -> Registered:
-        return Registered(version, self._others[subject])
+    def version(self, subject: str, version: int) -> RegisteredSchema:
+        return RegisteredSchema(version, self._others[subject])
 
 
 def reader(kind: str, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> RegisteredReader:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.definitions import Loaded, load_directory
+from copycat_agent.definitions import LoadResult, load_directory
 from copycat_agent.options import AgentOptions
 
 GOOD = "name: app\nsource: {type: log_file, include: [/var/log/app.log]}\nrecord: {topic: logs.app}\n"
 """A whole definition in three lines: tests add sections from line 4 on."""
 
-Load = Callable[..., Loaded]
+Load = Callable[..., LoadResult]
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def load(directory: Path) -> Load:
 
     def write_and_load(
         *texts: str | bytes, environ: Mapping[str, str] | None = None, agent: AgentOptions | None = None, resolve_env: bool = True
-    ) -> Loaded:
+    ) -> LoadResult:
         for letter, text in zip("abcdefgh", texts, strict=False):
             (directory / f"{letter}.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
         return load_directory(directory, agent or AgentOptions(), resolve_env=resolve_env, environ=environ or {})

@@ -11,7 +11,7 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from copycat_agent.cli.check import check
-from copycat_agent.definitions import Loaded, load_agent, load_directory
+from copycat_agent.definitions import LoadResult, load_agent, load_directory
 from copycat_agent.definitions.secret_values import masked_lines
 from copycat_agent.display import is_secret_name, render
 from copycat_agent.errors import DefinitionError
@@ -23,7 +23,7 @@ CANARY = "c4n4ry-Zq7"
 SASL = "protocol: SASL_SSL, mechanism: PLAIN, username: u"
 
 
-def shown(loaded: Loaded) -> str:
+def shown(loaded: LoadResult) -> str:
     """Everything that a person or a program is told of a load."""
     parts = [repr(loaded), str(loaded), repr(loaded.problems), *map(render, (*loaded.problems, *loaded.warnings))]
     for definition in loaded.definitions.values():

@@ -14,11 +14,11 @@ from confluent_kafka import Producer
 
 from copycat_agent.dev_broker import free_port
 from copycat_agent.dlq import LetterPlace, Replay, group_of, latest, saved_progress, survey
-from copycat_agent.dlq.survey import Kind
+from copycat_agent.dlq.survey import LetterKind
 from copycat_agent.errors import RetriableError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import SourcePartition
-from copycat_agent.producer import Producers, TaskProducer, consuming
+from copycat_agent.producer import ProducerPool, TaskProducer, consuming
 from copycat_agent.producer.consuming import TopicReader
 from tests.rig.kafka import consume, values
 from tests.unit.batch.rig import batch_of, definition, never, split_of, write
@@ -37,7 +37,7 @@ INODE, FILE_TIME_MS = 4711, 1_700_000_000_123
 class Post:
     """A connector with dead letters: `broken` cannot make a key, `mended` can."""
 
-    def __init__(self, broker: DevBroker, make_topic: Callable[..., str], path: Path, producers: Producers) -> None:
+    def __init__(self, broker: DevBroker, make_topic: Callable[..., str], path: Path, producers: ProducerPool) -> None:
         self.bootstrap = broker.bootstrap
         self.topic, self.dlq = make_topic(), make_topic()
         self.path = path
@@ -68,14 +68,14 @@ class Post:
 
 
 @pytest.fixture(scope="module")
-def producers() -> Iterator[Producers]:
-    producers = Producers()
+def producers() -> Iterator[ProducerPool]:
+    producers = ProducerPool()
     yield producers
     producers.close()
 
 
 @pytest.fixture
-def post(broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, producers: Producers) -> Post:
+def post(broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, producers: ProducerPool) -> Post:
     return Post(broker, make_topic, tmp_path / "f", producers)
 
 
@@ -342,7 +342,7 @@ def test_a_survey_counts_by_connector_stage_and_error_and_what_waits(post: Post)
     with TopicReader(post.mended().kafka, post.dlq, group_of(post.name)) as reader:
         found = survey(reader, {post.name: saved_progress(reader, post.mended())})
     kinds = {kind: (tally.letters, tally.waiting) for kind, tally in found.tallies.items()}
-    frame, record = Kind(post.name, "frame", "DataError"), Kind(post.name, "record", "DataError")
+    frame, record = LetterKind(post.name, "frame", "DataError"), LetterKind(post.name, "record", "DataError")
     assert {kind: letters for kind, (letters, _) in kinds.items()} == {frame: 1, record: 2}
     assert sum(waiting or 0 for _, waiting in kinds.values()) == 2
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from copycat_agent.dlq.letter import Letter, parse, record_of
+from copycat_agent.dlq.letter import DeadLetter, parse, record_of
 from copycat_agent.encoding.letters import COLUMNS, PLACES, RENDERED, dead_letter, rendered, with_raw
 from copycat_agent.errors import DataError
 from copycat_agent.formats import Draft, LineFrames, LineOptions, Unparsed
@@ -22,7 +22,7 @@ SPLIT = Split(SourcePartition("app", "1:2f:3:0"), "/spool/a", "", SourceOffset(0
 AVRO, JSONL, LINES = build_format(AvroOptions()), build_format(JsonlOptions()), LineFrames(LineOptions())
 
 
-def letter_of(record: Draft, said: bytes | None = None, *, by_record: bool = False, stage: str = "record") -> Letter:
+def letter_of(record: Draft, said: bytes | None = None, *, by_record: bool = False, stage: str = "record") -> DeadLetter:
     record.number = record.start + 1
     made = dead_letter(CONNECTOR, SPLIT, record, stage, DataError("why"), by_record=by_record)
     _, value, *_, headers = with_raw(made, record.raw, said)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from copycat_agent.dlq.letter import Letter, record_of
+from copycat_agent.dlq.letter import DeadLetter, record_of
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.sources import SOURCES
 
@@ -23,7 +23,7 @@ from copycat_agent.sources import SOURCES
 def test_a_record_is_read_by_itself(form: dict[str, Any], raw: bytes, columns: tuple[str, ...], value: dict[str, Any]) -> None:
     kind = SOURCES["spool_dir"]
     options = kind.options.model_validate({"type": "spool_dir", "dir": "/in", "format": FORMATS[form["type"]].options.model_validate(form)})
-    letter = Letter(
+    letter = DeadLetter(
         partition=0, offset=0, raw=raw, said="", connector="drops", host="", path="/in/a", file_key="", start=100, end=100 + len(raw),
         number=9, partial=False, stage="record", error="DataError", message="", columns=columns, at_ms=0, file_time_ms=0,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from copycat_agent.control import AgentView, Control, Reload
+from copycat_agent.control import AgentView, Control, ReloadResult
 from copycat_agent.options import AgentOptions, ApiOptions
 from copycat_agent.sources import Lag
 from copycat_agent.worker import State, Status
@@ -38,7 +38,7 @@ class FakeAgent:
         self.options = AgentOptions(api=ApiOptions(stalled_after=60.0))
         self.now = AgentView(
             version="1.2.3", pid=1, uuid="u", started=NOW - 5000, state_dir="/s", directory="/d", spark="running", java_pid=2,
-            offsets_unsaved="", last_reload=Reload(), reloads={"ok": 1},
+            offsets_unsaved="", last_reload=ReloadResult(), reloads={"ok": 1},
         )  # fmt: skip
         self.there = statuses
         self.losses: Mapping[tuple[str, LossReason], LossTotal] = {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from copycat_agent.control import Reload
+from copycat_agent.control import ReloadResult
 from copycat_agent.errors import RetriableError
 from copycat_agent.metrics import PREFIX, health_app
 from copycat_agent.metrics.families import FAMILIES
@@ -138,7 +138,7 @@ def test_old_word_of_a_broker_is_not_told() -> None:
 
 def test_the_agent_tells_of_itself() -> None:
     agent = FakeAgent()
-    reload = Reload(kept={"a": "why", "b": "why"}, restart=("log.level",))
+    reload = ReloadResult(kept={"a": "why", "b": "why"}, restart=("log.level",))
     agent.now = replace(agent.now, reloads={"ok": 3, "problems": 2}, last_reload=reload, offsets_unsaved="disk full", spark="starting")
     samples = scrape(health_app(agent.control))
     told = {"definitions_broken": 2, "restart_needed": 1, "offsets_unsaved": 1, "spark_up": 0, "start_time_seconds": agent.now.started}

@@ -124,10 +124,10 @@ def _given(asker: Tokens) -> bool:
 def test_a_token_that_a_broker_refuses_is_replaced_unless_it_is_new(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
     asker = tokens(server)
     first = asker.token()
-    asker.distrust()
+    asker.invalidate()
     assert asker.token() == first
     monkeypatch.setattr(token_cache, "TRUSTED_SECONDS", 0.0)
-    asker.distrust()
+    asker.invalidate()
     assert asker.token() != first
 
 
@@ -248,7 +248,7 @@ def test_an_assertion_from_a_file_is_read_anew_each_time(server: TokenServer, tm
     for subject in ("one", "two"):
         held.write_text(signer.token(sub=subject) + "\n")
         asker.token()
-        asker.distrust()
+        asker.invalidate()
     assert [asked.form["grant_type"] for asked in server.asked] == [JWT_BEARER] * 2
     assert len({asked.form["assertion"] for asked in server.asked}) == 2
 

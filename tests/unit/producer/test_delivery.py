@@ -15,8 +15,8 @@ from copycat_agent.dev_broker import DevBroker, free_port
 from copycat_agent.errors import BlockedError, DataError, RetriableError
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions, TopicOptions
-from copycat_agent.producer import Producers, RefusedRecordError, TaskProducer
-from copycat_agent.producer.learnt import MOST_BYTES, Topics
+from copycat_agent.producer import ProducerPool, RefusedRecordError, TaskProducer
+from copycat_agent.producer.learnt import MOST_BYTES, TopicMetadata
 from tests.rig.kafka import unique_topic, values
 
 if TYPE_CHECKING:
@@ -199,10 +199,10 @@ def test_topics_are_made_as_asked_where_the_broker_would_make_them_too(
 
 
 def test_without_an_answer_no_topic_is_made_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    def metadata(_self: Topics, _topic: str, _begin: float) -> tuple[int, None]:
+    def metadata(_self: TopicMetadata, _topic: str, _begin: float) -> tuple[int, None]:
         pytest.fail("a broker may make the topic when it is asked so")
 
-    monkeypatch.setattr(Topics, "metadata", metadata)
+    monkeypatch.setattr(TopicMetadata, "metadata", metadata)
     address = f"127.0.0.1:{free_port()}"
     producer = TaskProducer(KafkaOptions(bootstrap_servers=(address,), create_topics=TopicOptions(partitions=2)), "test")
     producer.begin(lambda: True)
@@ -221,7 +221,7 @@ def test_a_refused_login_of_the_client_for_topics_is_told_at_once_and_tried_anew
     def refused(client: AdminClient) -> Future[None]:
         assert admin.trouble is None, "what was refused before is not held against it"
         clients.append(client)
-        admin.heard(KafkaError(KafkaError._AUTHENTICATION))
+        admin.on_client_error(KafkaError(KafkaError._AUTHENTICATION))
         return Future()
 
     for _ in range(2):
@@ -262,7 +262,7 @@ def test_closing_does_not_wait_for_a_broker(make_producer: Callable[..., TaskPro
 
 
 def test_a_task_gets_its_producer_again_until_its_configuration_changes_or_it_breaks(broker: DevBroker) -> None:
-    producers = Producers()
+    producers = ProducerPool()
     options, other = kafka(broker.bootstrap), kafka(broker.bootstrap, **{"linger.ms": "1"})
     first = producers.take(TASK, options)
     producers.give_back(TASK, options, first)
@@ -279,7 +279,7 @@ def test_a_task_gets_its_producer_again_until_its_configuration_changes_or_it_br
 
 
 def test_tasks_do_not_share_a_producer(broker: DevBroker) -> None:
-    producers, options = Producers(), kafka(broker.bootstrap)
+    producers, options = ProducerPool(), kafka(broker.bootstrap)
     one, two = producers.take(TASK, options), producers.take(TaskId("app", 1), options)
     assert one is not two
     producers.give_back(TASK, options, one)
@@ -288,7 +288,7 @@ def test_tasks_do_not_share_a_producer(broker: DevBroker) -> None:
 
 
 def test_closing_closes_every_producer_that_is_free(broker: DevBroker) -> None:
-    producers, options = Producers(), kafka(broker.bootstrap)
+    producers, options = ProducerPool(), kafka(broker.bootstrap)
     one, two = producers.take(TASK, options), producers.take(TASK, options)
     producers.give_back(TASK, options, one)
     producers.give_back(TASK, options, two)
@@ -298,7 +298,7 @@ def test_closing_closes_every_producer_that_is_free(broker: DevBroker) -> None:
 
 
 def test_what_a_task_learnt_of_its_line_outlives_a_producer_and_not_its_configuration(broker: DevBroker) -> None:
-    producers = Producers()
+    producers = ProducerPool()
     options, other = kafka(broker.bootstrap), kafka(broker.bootstrap, **{"linger.ms": "1"})
     first = producers.take(TASK, options)
     fail(first, KafkaError._MSG_TIMED_OUT)

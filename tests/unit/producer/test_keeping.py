@@ -10,7 +10,7 @@ import pytest
 
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer import Producers, keeping
+from copycat_agent.producer import ProducerPool, keeping
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -48,17 +48,17 @@ def clock() -> Clock:
     return Clock()
 
 
-class Watched(Producers):
+class Watched(ProducerPool):
     """Producers that count how often somebody looks after them; `fails`: that goes wrong."""
 
     rounds = 0
     fails = False
 
-    def attend(self) -> None:
+    def poll_idle(self) -> None:
         self.rounds += 1
         if self.fails:
             raise ValueError("secret")
-        super().attend()
+        super().poll_idle()
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def producers(clock: Clock) -> Iterator[Watched]:
     producers.close()
 
 
-def use(producers: Producers, name: str) -> None:
+def use(producers: ProducerPool, name: str) -> None:
     """One batch of a task, and one of a lane."""
     task = TaskId(name, 0)
     producers.give_back(task, OPTIONS, producers.take(task, OPTIONS))
@@ -80,11 +80,11 @@ def use(producers: Producers, name: str) -> None:
 def test_what_was_not_asked_for_in_a_day_is_forgotten(producers: Watched, clock: Clock) -> None:
     for number in range(NAMES):
         use(producers, f"app-{number}")
-    producers.attend()
+    producers.poll_idle()
     assert len(producers.known_tasks) == NAMES
     clock.ahead_seconds = keeping.FORGET_SECONDS + 1
     use(producers, "app-7")
-    producers.attend()
+    producers.poll_idle()
     assert producers.known_tasks == {TaskId("app-7", 0)}
 
 
@@ -113,14 +113,14 @@ def test_a_round_that_goes_wrong_is_not_the_last(producers: Watched, caplog: pyt
 
 
 @pytest.fixture
-def real(clock: Clock) -> Iterator[Producers]:
+def real(clock: Clock) -> Iterator[ProducerPool]:
     """Producers with clients of the library, which need no broker as long as nothing is sent."""
-    producers = Producers(clock=clock)
+    producers = ProducerPool(clock=clock)
     yield producers
     producers.close()
 
 
-def test_batches_side_by_side_have_a_producer_each_and_later_ones_share_them(real: Producers) -> None:
+def test_batches_side_by_side_have_a_producer_each_and_later_ones_share_them(real: ProducerPool) -> None:
     one, other = TaskId("one", 0), TaskId("other", 0)
     first, second = real.take(one, OPTIONS), real.take(other, OPTIONS)
     assert first is not second
@@ -133,7 +133,7 @@ def test_batches_side_by_side_have_a_producer_each_and_later_ones_share_them(rea
         producer.close()
 
 
-def test_nobody_gets_a_producer_of_another_cluster_or_one_that_is_broken(real: Producers) -> None:
+def test_nobody_gets_a_producer_of_another_cluster_or_one_that_is_broken(real: ProducerPool) -> None:
     task, elsewhere = TaskId("app", 0), KafkaOptions(bootstrap_servers=("127.0.0.1:2",))
     first = real.take(task, OPTIONS)
     real.give_back(task, OPTIONS, first)
@@ -149,7 +149,7 @@ def test_nobody_gets_a_producer_of_another_cluster_or_one_that_is_broken(real: P
     tracked.close()
 
 
-def test_what_a_task_has_learnt_of_its_line_holds_for_the_producer_it_gets_and_for_no_other_task(real: Producers) -> None:
+def test_what_a_task_has_learnt_of_its_line_holds_for_the_producer_it_gets_and_for_no_other_task(real: ProducerPool) -> None:
     slow, quick = TaskId("slow", 0), TaskId("quick", 0)
     broken, free = real.take(slow, OPTIONS), real.take(quick, OPTIONS)
     most = free.run_bytes
@@ -166,7 +166,7 @@ def test_what_a_task_has_learnt_of_its_line_holds_for_the_producer_it_gets_and_f
         real.give_back(quick, OPTIONS, free)
 
 
-def test_nobody_gets_a_producer_with_records_that_were_not_flushed(real: Producers) -> None:
+def test_nobody_gets_a_producer_with_records_that_were_not_flushed(real: ProducerPool) -> None:
     """It would send them later, behind what their own task has sent again with another one."""
     task = TaskId("app", 0)
     one = real.take(task, OPTIONS)
@@ -179,12 +179,12 @@ def test_nobody_gets_a_producer_with_records_that_were_not_flushed(real: Produce
     other.close()
 
 
-def test_of_those_to_one_cluster_all_but_one_are_closed_soon(real: Producers, clock: Clock) -> None:
+def test_of_those_to_one_cluster_all_but_one_are_closed_soon(real: ProducerPool, clock: Clock) -> None:
     elsewhere = KafkaOptions(bootstrap_servers=("127.0.0.1:2",))
     tasks = [(TaskId(f"app-{number}", 0), elsewhere if number == 3 else OPTIONS) for number in range(4)]
     taken = [(task, options, real.take(task, options)) for task, options in tasks]
     for one in taken:
         real.give_back(*one)
     clock.ahead_seconds = keeping.SPARE_SECONDS + 1
-    real.attend()
+    real.poll_idle()
     assert [producer.broken for _, _, producer in taken] == [True, True, False, False]

@@ -40,9 +40,9 @@ def test_a_partition_that_somebody_added_makes_no_second_leader_and_takes_the_le
     added, lead = [TopicPartition("t", 1)], [TopicPartition("t", 0)]
     client.incremental_assign([*lead, *added])
     member.revoked(client, added)
-    assert (member.leads.is_set(), member.deposed.is_set()) == (True, False)
+    assert (member.leads.is_set(), member.lost_leadership.is_set()) == (True, False)
     member.revoked(client, lead)
-    assert (member.leads.is_set(), member.deposed.is_set()) == (False, True)
+    assert (member.leads.is_set(), member.lost_leadership.is_set()) == (False, True)
     member.assigned(client, added)
     assert not member.leads.is_set()
     member.assigned(client, lead)
@@ -51,10 +51,10 @@ def test_a_partition_that_somebody_added_makes_no_second_leader_and_takes_the_le
 
 def test_an_error_that_is_long_past_is_no_reason_any_more(member: LeaderGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     assert member.leads.wait(60)
-    member.heard(KafkaError(KafkaError._TRANSPORT))
+    member.on_client_error(KafkaError(KafkaError._TRANSPORT))
     assert member.trouble is not None
     monkeypatch.setattr(leader_group, "TROUBLE_SECONDS", 0.1)
-    member.heard(KafkaError(KafkaError._TRANSPORT))
+    member.on_client_error(KafkaError(KafkaError._TRANSPORT))
     wait_until(lambda: member.trouble is None, 30, "the error is forgotten")
 
 
@@ -63,8 +63,8 @@ def test_a_refusal_is_reported_only_once_and_stays_the_reason_until_the_member_h
 ) -> None:
     assert member.leads.wait(60)
     monkeypatch.setattr(leader_group, "TROUBLE_SECONDS", 0.0)
-    member.heard(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
-    member.heard(KafkaError(KafkaError._TRANSPORT))
+    member.on_client_error(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    member.on_client_error(KafkaError(KafkaError._TRANSPORT))
     assert isinstance(member.trouble, BlockedError)
     assert "grant this user Read on the group" in member.trouble.hint
     member.assigned(client, [])

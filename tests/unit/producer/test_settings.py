@@ -11,7 +11,7 @@ from copycat_agent.errors import FatalError
 from copycat_agent.formats.lines import LineOptions
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions, OauthOptions, SecretStr, SecurityOptions
-from copycat_agent.producer import Producers
+from copycat_agent.producer import ProducerPool
 from copycat_agent.producer.settings import client_settings, producer_settings, transactional_settings
 from tests.rig.oauth import CLIENT_ID, TokenServer
 from tests.rig.oauth import SECRET as OAUTH_SECRET
@@ -92,11 +92,11 @@ def test_without_an_address_the_next_step_is_named() -> None:
 ])  # fmt: skip
 def test_a_refused_configuration_is_fatal_and_tells_no_secret(security: SecurityOptions) -> None:
     with pytest.raises(FatalError) as caught:
-        Producers().take(TaskId("app", 0), kafka(security))
+        ProducerPool().take(TaskId("app", 0), kafka(security))
     assert SECRET not in f"{caught.value} {caught.value!r} {pickle.dumps(caught.value)!r}"
     assert "kafka" in str(caught.value)
 
 
 def test_a_refused_value_is_fatal_and_names_the_property() -> None:
     with pytest.raises(FatalError, match=r"socket\.timeout\.ms"):
-        Producers().take(TaskId("app", 0), kafka(client={"socket.timeout.ms": "soon"}))
+        ProducerPool().take(TaskId("app", 0), kafka(client={"socket.timeout.ms": "soon"}))

@@ -9,7 +9,7 @@ import pytest
 
 from copycat_agent.errors import RetriableError
 from copycat_agent.executor import run_batch
-from copycat_agent.producer import Producers
+from copycat_agent.producer import ProducerPool
 from tests.rig.kafka import consume, create_topic, unique_topic
 from tests.rig.waiting import wait_until
 from tests.unit.batch.rig import batch_of, definition, never, split_of
@@ -25,13 +25,15 @@ LINE_BYTES = 101
 
 
 @pytest.fixture
-def producers() -> Iterator[Producers]:
-    producers = Producers()
+def producers() -> Iterator[ProducerPool]:
+    producers = ProducerPool()
     yield producers
     producers.close()
 
 
-def test_a_slow_line_gets_everything_across_with_few_repeats(producers: Producers, proxied_broker: ProxiedBroker, tmp_path: Path) -> None:
+def test_a_slow_line_gets_everything_across_with_few_repeats(
+    producers: ProducerPool, proxied_broker: ProxiedBroker, tmp_path: Path
+) -> None:
     topic = create_topic(proxied_broker.bootstrap, unique_topic())
     path = tmp_path / "f"
     path.write_bytes(b"".join(b"%0100d\n" % number for number in range(LINES)))

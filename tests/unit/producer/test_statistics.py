@@ -11,7 +11,7 @@ import pytest
 from copycat_agent.dev_broker import free_port
 from copycat_agent.model import BrokerView, ClientView, TaskId
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer import Producers, TaskProducer, keeping, settings, task_producer
+from copycat_agent.producer import ProducerPool, TaskProducer, keeping, settings, task_producer
 from copycat_agent.producer.client import ClientStatistics, client_view
 from tests.rig.waiting import wait_until
 
@@ -44,8 +44,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def producers() -> Iterator[Producers]:
-    producers = Producers(look_seconds=0.02)
+def producers() -> Iterator[ProducerPool]:
+    producers = ProducerPool(look_seconds=0.02)
     yield producers
     producers.close()
 
@@ -105,7 +105,7 @@ def retries(statistics: ClientStatistics, number: int | None = None) -> int | No
 def test_what_a_shared_client_sent_again_is_told_to_the_task_that_sent_it() -> None:
     statistics = ClientStatistics()
     assert retries(statistics, 5) == 5
-    statistics.hand_over()
+    statistics.reassign()
     assert retries(statistics) is None, "nothing new was said"
     assert retries(statistics, 8) == 0, "nobody knows whose the last three are"
     assert retries(statistics, 10) == 2
@@ -114,7 +114,7 @@ def test_what_a_shared_client_sent_again_is_told_to_the_task_that_sent_it() -> N
 def test_of_what_a_shared_client_said_to_nobody_the_next_task_hears_of_brokers_only() -> None:
     statistics = ClientStatistics()
     statistics.hear(said({"name": "k1:9092/1", "state": "DOWN", "txretries": 7}))
-    statistics.hand_over()
+    statistics.reassign()
     view = statistics.take()
     assert view is not None
     assert view.brokers == (BrokerView("k1:9092", "DOWN", None),)
@@ -122,7 +122,7 @@ def test_of_what_a_shared_client_said_to_nobody_the_next_task_hears_of_brokers_o
 
 
 def test_a_producer_that_another_connector_takes_is_handed_over() -> None:
-    producers, options = Producers(), KafkaOptions(bootstrap_servers=("127.0.0.1:1",))
+    producers, options = ProducerPool(), KafkaOptions(bootstrap_servers=("127.0.0.1:1",))
     one, other = TaskId("one", 0), TaskId("other", 0)
     producer = producers.take(one, options)
     producer.on_statistics(said({"name": "k1:9092/1", "txretries": 7}))
@@ -164,7 +164,7 @@ def test_a_producer_without_a_broker_says_that_it_is_down() -> None:
     producer.begin(never)
 
     def view() -> bool:
-        producer.attend()
+        producer.poll_idle()
         found = producer.take_view()
         return found is not None and [one.name for one in found.brokers] == [address] and found.brokers[0].state != "UP"
 
@@ -174,7 +174,7 @@ def test_a_producer_without_a_broker_says_that_it_is_down() -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_statistics_of_idle_producers_are_taken_in_as_they_come(
-    broker: DevBroker, producers: Producers, monkeypatch: pytest.MonkeyPatch
+    broker: DevBroker, producers: ProducerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[str] = []
     monkeypatch.setattr(task_producer.TaskProducer, "on_statistics", lambda _, text: heard.append(text))
@@ -184,7 +184,7 @@ def test_statistics_of_idle_producers_are_taken_in_as_they_come(
     wait_until(lambda: len(heard) > 20, 60, "nobody polls an idle producer")
 
 
-def test_a_producer_that_is_idle_for_long_is_closed(broker: DevBroker, producers: Producers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_producer_that_is_idle_for_long_is_closed(broker: DevBroker, producers: ProducerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "IDLE_SECONDS", 0.1)
     options = KafkaOptions(bootstrap_servers=(broker.bootstrap,))
     producer = producers.take(TASK, options)
@@ -193,10 +193,10 @@ def test_a_producer_that_is_idle_for_long_is_closed(broker: DevBroker, producers
     assert producers.take(TASK, options) is not producer
 
 
-def test_a_producer_in_use_is_left_alone(broker: DevBroker, producers: Producers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_producer_in_use_is_left_alone(broker: DevBroker, producers: ProducerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "IDLE_SECONDS", 0.0)
     options = KafkaOptions(bootstrap_servers=(broker.bootstrap,))
     producer = producers.take(TASK, options)
-    producers.attend()
+    producers.poll_idle()
     assert not producer.broken
     producers.give_back(TASK, options, producer)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer import Producers, TaskProducer
+from copycat_agent.producer import ProducerPool, TaskProducer
 from tests.rig.kafka import consume
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def test_every_record_is_told_to_whom_it_was_attributed_when_it_was_sent(broker:
 
 
 def test_a_producer_that_is_not_tracked_is_not_used_for_a_batch_that_is() -> None:
-    producers, task, kafka = Producers(), TaskId("app", 0), KafkaOptions(bootstrap_servers=("127.0.0.1:1",))
+    producers, task, kafka = ProducerPool(), TaskId("app", 0), KafkaOptions(bootstrap_servers=("127.0.0.1:1",))
     plain = producers.take(task, kafka)
     producers.give_back(task, kafka, plain)
     tracked = producers.take(task, kafka, tracked=True)

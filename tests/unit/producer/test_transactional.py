@@ -21,7 +21,7 @@ from copycat_agent.producer import RefusedRecordError, lane_producer, learnt
 from copycat_agent.producer.lane_producer import LaneProducer
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.lane_writer import LaneWriter
-from copycat_agent.transactions.opening import Lanes, OpeningPlan, open_lanes
+from copycat_agent.transactions.opening import LaneGroup, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import Entry, perform
 from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.rig.proxy import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from copycat_agent.dev_broker import DevBroker
-    from copycat_agent.producer.learnt import Topics
+    from copycat_agent.producer.learnt import TopicMetadata
     from tests.conftest import ProxiedBroker
 
 
@@ -77,7 +77,7 @@ def test_a_transaction_of_entries_alone_is_committed(here: World) -> None:
 
 
 def test_many_batches_of_a_lane_follow_each_other_and_the_head_counts_them(here: World) -> None:
-    lanes = Lanes("app", here.place)
+    lanes = LaneGroup("app", here.place)
     truth = perform(open_lanes(OpeningPlan(here.lane.agent, lanes, (0,), "n", frozenset("n"))), here.steps)
     writer, now = LaneWriter(), truth.heads[0]
     for number in range(5):
@@ -90,7 +90,7 @@ def test_many_batches_of_a_lane_follow_each_other_and_the_head_counts_them(here:
         assert outcome.head[:2] == (now.seq + 1, "n")
         now = outcome.head
     perform(writer.rest(), here.steps)
-    again = OpeningPlan(here.lane.agent, Lanes("app", here.place, {0: now}), (0,), "n", frozenset("n"))
+    again = OpeningPlan(here.lane.agent, LaneGroup("app", here.place, {0: now}), (0,), "n", frozenset("n"))
     assert perform(open_lanes(again), here.steps).heads[0].seq == now.seq + 1
     assert committed(here, 5) == [b"%d" % number for number in range(5)]
 
@@ -115,7 +115,7 @@ def zombie_is_told(zombie: LaneProducer) -> Callable[[], bool]:
     """While it is looked after by somebody else, who is not to be bothered with it."""
 
     def look() -> bool:
-        zombie.attend()
+        zombie.poll_idle()
         return bool(zombie.reports.failures)
 
     return look
@@ -328,12 +328,12 @@ def test_what_a_producer_says_about_itself_is_heard_though_it_lives_for_one_tran
     handle = here.begun()
 
     def view() -> object:
-        here.steps.attend()
+        here.steps.poll_idle()
         return here.steps.take_view()
 
     wait_until(view, 60, "no statistics")
     handle.close()
-    here.steps.attend()
+    here.steps.poll_idle()
 
 
 def test_topics_that_one_producer_knows_need_not_be_asked_for_by_the_next(here: World) -> None:
@@ -352,12 +352,12 @@ def test_a_topic_that_was_missing_is_not_waited_for_by_every_transaction(here: W
     with pytest.raises(BlockedError, match="does not exist"):
         here.begun().topics.partitions(topic)
     following = here.begun(1).topics
-    assert [following.patience(one, created=False) > 0 for one in (topic, other)] == [False, True]
+    assert [following.missing_timeout_seconds(one, created=False) > 0 for one in (topic, other)] == [False, True]
     create_topic(here.bootstrap, topic)
     wait_until(lambda: _is_there(following, topic), 60, "the topic is there")
 
 
-def _is_there(topics: Topics, topic: str) -> bool:
+def _is_there(topics: TopicMetadata, topic: str) -> bool:
     with contextlib.suppress(BlockedError):
         return topics.partitions(topic) == 1
     return False

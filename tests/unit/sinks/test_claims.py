@@ -9,7 +9,7 @@ import pytest
 
 from copycat_agent.errors import BlockedError, FatalError, RetriableError
 from copycat_agent.sinks.chain_objects import CHECKPOINT
-from copycat_agent.sinks.claims import Claims, Committed, LocalFile, Range
+from copycat_agent.sinks.claims import Claims, CommitResult, LocalFile, Range
 from copycat_agent.sinks.sink_stores import SinkStore
 
 
@@ -23,7 +23,7 @@ def files(store: SinkStore, at: Range, *directories: str) -> list[LocalFile]:
     return found
 
 
-def commit(claims: Claims, store: SinkStore, at: Range, *directories: str) -> Committed:
+def commit(claims: Claims, store: SinkStore, at: Range, *directories: str) -> CommitResult:
     return claims.commit(at, files(store, at, *directories), "jsonl")
 
 

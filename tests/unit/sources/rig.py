@@ -13,7 +13,7 @@ from copycat_agent.model import Loss, SavedRow, SourceOffset, SourcePartition, S
 from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.base import Source
 from copycat_agent.sources.files import clock
-from copycat_agent.sources.log_file.log_file import LogFiles
+from copycat_agent.sources.log_file.log_file import LogFileSource
 from copycat_agent.sources.log_file.log_kind import LOG_FILE, open_stream
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS
@@ -43,7 +43,7 @@ def close_all() -> None:
 
 
 class Agent:
-    """`LogFiles` with a store that survives `restart`. What was read is in `lines`, in order, with repeats.
+    """`LogFileSource` with a store that survives `restart`. What was read is in `lines`, in order, with repeats.
 
     `losses` is what was saved as lost. While `disk_full` nothing is saved; what was asked for waits, as a connector lets it.
     """
@@ -119,8 +119,8 @@ class Agent:
                 return
         raise AssertionError("never quiet")
 
-    def _make(self) -> LogFiles:
-        source = LogFiles(self.name, self.options, DeliveryOptions(), dict(self.store), logs.get("test"))
+    def _make(self) -> LogFileSource:
+        source = LogFileSource(self.name, self.options, DeliveryOptions(), dict(self.store), logs.get("test"))
         made.append(source)
         if self.keeper is not None:
             source.keep_with(self.keeper)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from copycat_agent.agent.kept_files import KeptFiles, known_files
+from copycat_agent.agent.kept_files import SystemdDescriptorStore, known_files
 from copycat_agent.systemd import ServiceManager
 from tests.rig.service_manager import ServiceManager as Systemd
 from tests.rig.waiting import wait_until
@@ -64,13 +64,13 @@ class Service:
         wait_until(lambda: len(self.systemd.names) == count, 10, lambda: f"{self.systemd.links()}")
         return True
 
-    def _begin(self) -> KeptFiles:
+    def _begin(self) -> SystemdDescriptorStore:
         manager = ServiceManager(dict(self.systemd.environment))
         manager.passed.update(self.systemd.passed())
         manager.most_stored = min(manager.most_stored, self.systemd.limit)
         rows = {agent.name: agent.store for agent in self.agents}
         store = SimpleNamespace(connectors=lambda: tuple(rows), read=lambda name: rows[name])
-        return KeptFiles(manager, known_files(cast("OffsetStore", store), rebuild=False))
+        return SystemdDescriptorStore(manager, known_files(cast("OffsetStore", store), rebuild=False))
 
     def _give(self, agent: Agent) -> None:
         agent.keeper = self.kept

@@ -12,7 +12,7 @@ import pytest
 from copycat_agent.sources.files import clock
 from copycat_agent.sources.files.identity import Identity, identify_by_name
 from copycat_agent.sources.log_file import removal
-from copycat_agent.sources.log_file.removal import Removal
+from copycat_agent.sources.log_file.removal import FileRemoval
 from copycat_agent.sources.spool_dir.cleanup.moves import CleanupItem, aside_name
 from tests.unit.sources.rig import Agent
 
@@ -167,7 +167,7 @@ def read_but_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> Agent:
     path.write_bytes(b"one\n")
     one = agent(path.parent)
     with monkeypatch.context() as patch:
-        patch.setattr(Removal, "is_due", property(lambda _: False))
+        patch.setattr(FileRemoval, "is_due", property(lambda _: False))
         drained(one)
     assert path.exists()
     return one

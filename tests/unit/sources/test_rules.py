@@ -28,11 +28,11 @@ from copycat_agent.sources.log_file.succession.rules import (
     UnreadRow,
     UnseenFile,
     Verdict,
-    is_owed,
     match,
     may_be_copy,
+    must_read,
     why_anew,
-    why_owed,
+    why_must_read,
 )
 
 READ = SourceOffset(5000, size=6000, fingerprint=Fingerprint(HEAD_BYTES, "head", 256, "tail"))
@@ -183,7 +183,7 @@ def test_a_file_that_is_not_what_was_read_of_it_begins_anew(found: KnownContent,
 
 
 @pytest.mark.parametrize(
-    ("facts", "is_owed"),
+    ("facts", "must_read"),
     [
         ({}, False),
         ({"birth_ns": 100}, True),
@@ -197,8 +197,8 @@ def test_a_file_that_is_not_what_was_read_of_it_begins_anew(found: KnownContent,
         ({"birth_ns": 70, "doubt_ns": 80}, False),
     ],
 )
-def test_what_nobody_has_seen_is_owed(facts: dict[str, Any], is_owed: bool) -> None:
-    assert bool(why_owed(unseen(**facts))) == is_owed
+def test_what_nobody_has_seen_is_owed(facts: dict[str, Any], must_read: bool) -> None:
+    assert bool(why_must_read(unseen(**facts))) == must_read
 
 
 @pytest.mark.parametrize(
@@ -212,4 +212,4 @@ def test_what_nobody_has_seen_is_owed(facts: dict[str, Any], is_owed: bool) -> N
     ],
 )
 def test_what_was_read_elsewhere_is_owed_no_more(found: OutsideContent, owed: bool | None) -> None:
-    assert is_owed(found) is owed
+    assert must_read(found) is owed

@@ -28,7 +28,7 @@ from copycat_agent.model import (
 )
 from copycat_agent.transactions import entries, names, opening
 from copycat_agent.transactions.lane_writer import LaneWriter
-from copycat_agent.transactions.opening import Lanes, LaneSnapshot, OpeningPlan
+from copycat_agent.transactions.opening import LaneGroup, LaneSnapshot, OpeningPlan
 from copycat_agent.transactions.protocol import Lines, Step
 from tests.unit.transactions.broker import Tell
 
@@ -72,7 +72,7 @@ class Kept:
     rows: dict[str, int] = field(default_factory=dict)
     unpublished: set[str] = field(default_factory=set)
     heads: dict[int, Head] = field(default_factory=dict)
-    before: tuple[Lanes, ...] = ()
+    before: tuple[LaneGroup, ...] = ()
     adopt: str = ""
     published: bool = False
 
@@ -104,7 +104,7 @@ class Disk:
             if not one.id:
                 is_used = one.published or bool(one.heads)
                 one.id, one.asks = connector_id_of(name), not is_used
-                one.before = (*one.before, Lanes(name, place_of(name), one.heads)) if is_used else one.before
+                one.before = (*one.before, LaneGroup(name, place_of(name), one.heads)) if is_used else one.before
                 one.heads, one.published = {}, False
 
     def knows(self, name: str) -> bool:
@@ -338,7 +338,7 @@ class Agent:
         """What is asked of an opening."""
         kept = self.disk.of(self.connector)
         key = self.key
-        lanes = Lanes(key, place_of(key), dict(kept.heads))
+        lanes = LaneGroup(key, place_of(key), dict(kept.heads))
         rows: tuple[tuple[SourcePartition, SourceOffset], ...] = ()
         if kept.adopt == "local" or kept.before or not kept.published:
             rows = tuple((SourcePartition(self.connector, key), SourceOffset(at)) for key, at in kept.rows.items())
@@ -361,7 +361,7 @@ class Agent:
         if not kept.asks:
             return
         nothing = OpeningPlan(
-            UUID, Lanes(kept.id, place_of(kept.id)), (), nonce, frozenset(self.disk.nonces), kept.cluster,
+            UUID, LaneGroup(kept.id, place_of(kept.id)), (), nonce, frozenset(self.disk.nonces), kept.cluster,
             adopt="topic" if kept.adopt else "", name=self.connector,
         )  # fmt: skip
         earlier = [one for one in self.earlier if not self.disk.knows(one)] if not kept.published else []

@@ -15,7 +15,7 @@ from typing import Any
 from copycat_agent.errors import RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, Head, SourceOffset
 from copycat_agent.transactions import entries
-from copycat_agent.transactions.opening import Lanes
+from copycat_agent.transactions.opening import LaneGroup
 from copycat_agent.transactions.protocol import Entry, Step
 from tests.unit.transactions.agents import SECOND_LOOK, UUID, Acts, Agent, File, Local, Runner, place_of
 from tests.unit.transactions.broker import WAIT, Broker, Log, Record
@@ -291,7 +291,7 @@ class _Run:
         old, new = agent.connector, agent.connector + "b"
         kept = agent.disk.kept.pop(old, None)
         if kept is not None and kept.published:
-            kept.before = (*kept.before, Lanes(old, place_of(old), kept.heads))
+            kept.before = (*kept.before, LaneGroup(old, place_of(old), kept.heads))
             kept.heads = {}
             agent.disk.kept[new] = kept
             agent.disk.save()

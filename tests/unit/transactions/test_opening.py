@@ -14,7 +14,7 @@ from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, OffsetsPart
 from copycat_agent.transactions import checks
 from copycat_agent.transactions.entries import head_entry, read
 from copycat_agent.transactions.lane_writer import LaneWriter
-from copycat_agent.transactions.opening import Lanes, LaneSnapshot, OpeningPlan, open_lanes
+from copycat_agent.transactions.opening import LaneGroup, LaneSnapshot, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import perform
 from tests.unit.transactions.broker import Record
 from tests.unit.transactions.test_writing import PLACE, World
@@ -23,7 +23,7 @@ OLD = OffsetsPartition("__copycat_offsets", 1)
 
 
 def ask(known: Mapping[int, Head] | None = None, lanes: int = 1, **rest: Any) -> OpeningPlan:
-    asked = OpeningPlan("u", Lanes("c", PLACE, known or {}), tuple(range(lanes)), "n", frozenset(["n"]))
+    asked = OpeningPlan("u", LaneGroup("c", PLACE, known or {}), tuple(range(lanes)), "n", frozenset(["n"]))
     return replace(asked, **rest)
 
 
@@ -201,8 +201,8 @@ def test_a_new_name_takes_over_everything_and_the_topic_is_complete_at_once() ->
     old = opened(world, ask(lanes=2)).heads
     first = commit(world, old, 0, {"f": 5})
     commit(world, old, 1, {"g": 6})
-    asked = ask(lanes=1, before=(Lanes("c", PLACE, {**old, 0: first}),))
-    asked = replace(asked, lanes=Lanes("new", OLD), publish=((at("f", "new"), SourceOffset(5)), (at("e", "new"), SourceOffset(4))))
+    asked = ask(lanes=1, before=(LaneGroup("c", PLACE, {**old, 0: first}),))
+    asked = replace(asked, lanes=LaneGroup("new", OLD), publish=((at("f", "new"), SourceOffset(5)), (at("e", "new"), SourceOffset(4))))
     truth = opened(world, asked)
     assert (told(truth), list(truth.heads)) == ({"g": 6}, [0])
     assert {one.partition.connector for one in truth.positions} == {"new"}
@@ -214,7 +214,7 @@ def test_a_new_name_takes_over_everything_and_the_topic_is_complete_at_once() ->
 def test_what_the_new_name_says_outranks_what_the_old_one_said() -> None:
     world = World()
     commit(world, opened(world, ask()).heads, 0, {"f": 5})
-    asked = OpeningPlan("u", Lanes("new", OLD), (0,), "n", frozenset(["n"]), before=(Lanes("c", PLACE),))
+    asked = OpeningPlan("u", LaneGroup("new", OLD), (0,), "n", frozenset(["n"]), before=(LaneGroup("c", PLACE),))
     heads = opened(world, asked).heads
     commit(world, heads, 0, {"f": 9}, connector="new", place=OLD)
     assert told(opened(world, asked)) == {"f": 9}
@@ -222,10 +222,10 @@ def test_what_the_new_name_says_outranks_what_the_old_one_said() -> None:
 
 def test_the_work_of_an_agent_whose_state_is_gone_is_taken_over() -> None:
     world = World()
-    other = OpeningPlan("gone", Lanes("c", OLD), (0, 1), "theirs", frozenset(["theirs"]))
+    other = OpeningPlan("gone", LaneGroup("c", OLD), (0, 1), "theirs", frozenset(["theirs"]))
     heads = opened(world, other).heads
     commit(world, heads, 1, {"f": 5}, agent="gone", place=OLD)
-    truth = opened(world, ask(before=(Lanes("c", OLD, agent="gone"),), adopt="topic"))
+    truth = opened(world, ask(before=(LaneGroup("c", OLD, agent="gone"),), adopt="topic"))
     assert (told(truth), list(truth.heads)) == ({"f": 5}, [0])
     assert topic(world) == {"f": 5}
     with pytest.raises(FencedError):
@@ -291,7 +291,7 @@ def test_nothing_is_published_by_who_is_not_shown_all() -> None:
     world.broker.is_reached_by_asker = False
     commit(world, heads, 0, {"f": 5})
     world.broker.is_reached_by_asker = True
-    asked = OpeningPlan("u", Lanes("new", OLD), (0,), "n", frozenset(["n"]), before=(Lanes("c", PLACE, heads),))
+    asked = OpeningPlan("u", LaneGroup("new", OLD), (0,), "n", frozenset(["n"]), before=(LaneGroup("c", PLACE, heads),))
     with pytest.raises(RetriableError):
         opened(world, replace(asked, publish=((at("f", "new"), SourceOffset(0)),)))
     assert (topic(world), topic(world, "new", OLD)) == ({"f": 5}, {})

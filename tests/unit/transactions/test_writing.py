@@ -11,7 +11,7 @@ import pytest
 from copycat_agent.errors import CopycatError, FencedError, RetriableError
 from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, OffsetsPartition, Position, SourceOffset, SourcePartition
 from copycat_agent.transactions.lane_writer import LaneWriter
-from copycat_agent.transactions.opening import Lanes, OpeningPlan, open_lanes
+from copycat_agent.transactions.opening import LaneGroup, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import Lines, Step, perform
 from tests.unit.transactions.broker import WAIT, Broker, Producer
 
@@ -58,7 +58,7 @@ def claimed(world: World, seq: int = 1) -> LanePlan:
     """A lane that was opened."""
     head = Head()
     for _ in range(seq):
-        head = perform(open_lanes(OpeningPlan("u", Lanes("c", PLACE), (0,), "n", frozenset(["n"]))), world).heads[0]
+        head = perform(open_lanes(OpeningPlan("u", LaneGroup("c", PLACE), (0,), "n", frozenset(["n"]))), world).heads[0]
     world.done.clear()
     return LanePlan(LANE, head, PLACE)
 
@@ -202,7 +202,9 @@ def test_whichever_step_fails_no_producer_is_left_and_nothing_is_there_twice(num
     if outcome.state != "committed":
         assert world.lines().count("a") == 0
         assert outcome.head == plan.head
-        again = LanePlan(LANE, perform(open_lanes(OpeningPlan("u", Lanes("c", PLACE), (0,), "n", frozenset(["n"]))), world).heads[0], PLACE)
+        again = LanePlan(
+            LANE, perform(open_lanes(OpeningPlan("u", LaneGroup("c", PLACE), (0,), "n", frozenset(["n"]))), world).heads[0], PLACE
+        )
         assert batch(world, writer, again, "a").state == "committed"
     assert world.lines().count("a") == 1
 

@@ -11,7 +11,7 @@ import pytest
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, FileError, RetriableError
 from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources.log_file import log_file
-from copycat_agent.sources.log_file.log_file import LogFiles
+from copycat_agent.sources.log_file.log_file import LogFileSource
 from copycat_agent.worker import State, Worker
 from copycat_agent.worker.connector_io import ConnectorIO
 from copycat_agent.worker.effects import CollectEvents, Effect, Performed
@@ -218,14 +218,14 @@ def test_a_bug_in_the_connector_is_told_by_place_and_leaves_the_others_alone(run
 def test_a_deleted_file_is_read_on_by_the_next_start_after_a_bug(
     run: Callable[..., Worker], store: MoodyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, ripen, bugs = tmp_path / "logs" / "a", LogFiles.ripen, [KeyError("a bug")]
+    path, ripen, bugs = tmp_path / "logs" / "a", LogFileSource.ripen, [KeyError("a bug")]
 
-    def bug(source: LogFiles, *, at_once: bool) -> float:
+    def bug(source: LogFileSource, *, at_once: bool) -> float:
         if source.lag().open_files and not path.exists() and bugs:
             raise bugs.pop()
         return ripen(source, at_once=at_once)
 
-    monkeypatch.setattr(LogFiles, "ripen", bug)
+    monkeypatch.setattr(LogFileSource, "ripen", bug)
     size = write(path, "one", "two")
     executor = ScriptedExecutor(otherwise=lambda batch: fails(UNWELL)(batch) if bugs else read_all(batch))
     worker = run(executor)
@@ -506,7 +506,7 @@ def test_scans_that_find_nothing_new_do_not_heap_up_while_offsets_cannot_be_save
     write(tmp_path / "logs" / "a", "two")
     wait_state(worker, State.RETRYING)
     inside = machine(worker)
-    scans, source = [0], cast("LogFiles", inside._source)
+    scans, source = [0], cast("LogFileSource", inside._source)
     scan = source.scan
 
     def counted() -> Changes:
@@ -523,10 +523,10 @@ def test_scans_that_find_nothing_new_do_not_heap_up_while_offsets_cannot_be_save
 def test_files_are_closed_whatever_goes_wrong_at_the_end(
     run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_: LogFiles) -> Changes:
+    def broken(_: LogFileSource) -> Changes:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(LogFiles, "leave", broken)
+    monkeypatch.setattr(LogFileSource, "leave", broken)
     write(tmp_path / "logs" / "a", "one")
     worker = run(ScriptedExecutor())
     wait_until(lambda: worker.statuses()[0].lag.open_files == 1, message="it is open")

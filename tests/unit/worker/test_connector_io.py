@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent import logs
-from copycat_agent.delivery.at_least_once import AtLeastOnce
+from copycat_agent.delivery.at_least_once import AtLeastOnceDelivery
 from copycat_agent.worker.connector_io import ConnectorIO
-from copycat_agent.worker.context import ConnectorContext, RestartKeeper, Tools
+from copycat_agent.worker.context import ConnectorContext, RestartKeeper, WorkerServices
 from copycat_agent.worker.effects import WaitForChange
-from copycat_agent.worker.orders import Orders, Taps
+from copycat_agent.worker.orders import ConnectorCommands, Taps
 from copycat_agent.worker.status import ConnectorMetrics, ConnectorState
 from tests.unit.worker.doubles import definition
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from copycat_agent.worker.effects import Effects
     from copycat_agent.worker.poll_loop import Wait
 
-Happens = Callable[[Orders], object]
+Happens = Callable[[ConnectorCommands], object]
 SECONDS = 3600.0
 HAPPENS: dict[str, Happens] = {
     "stop": lambda orders: orders.stop(0.0),
-    "pause": Orders.pause,
-    "resume": Orders.resume,
+    "pause": ConnectorCommands.pause,
+    "resume": ConnectorCommands.resume,
     "question": lambda orders: orders.ask(lambda _: None),
-    "result": lambda orders: orders.wake.nudge(),
+    "result": lambda orders: orders.wake.wakeup(),
     "write": lambda orders: orders.wake.written("/logs/a"),
     "new name": lambda orders: orders.wake.changed(),
 }
@@ -42,7 +42,7 @@ class Waiting:
     """A connector in a `WaitForChange`, whose source answers what `says` returns."""
 
     def __init__(self, root: Path) -> None:
-        self.orders, log = Orders(), logs.get("connector")
+        self.orders, log = ConnectorCommands(), logs.get("connector")
         self.asked = 0
         self.says: Callable[[], bool] = lambda: True
         self.answer: float | None = None
@@ -50,9 +50,9 @@ class Waiting:
         store: Any = SimpleNamespace(saved=lambda _: {})
         source: Any = SimpleNamespace(unchanged=self._unchanged)
         unused: Any = None
-        tools = Tools(store, unused, unused, unused, unused, make_source=lambda *_: source)
+        tools = WorkerServices(store, unused, unused, unused, unused, make_source=lambda *_: source)
         context = ConnectorContext(self.orders, ConnectorState(log), ConnectorMetrics(), Taps(), log, RestartKeeper(None, lambda: False))
-        self._io = ConnectorIO(definition(root), tools, context, AtLeastOnce("app", store, log))
+        self._io = ConnectorIO(definition(root), tools, context, AtLeastOnceDelivery("app", store, log))
 
     def begin(self, until: float, seconds: float = SECONDS, latest: float = math.inf) -> Wait:
         """What the poll loop is asked to wait for first."""

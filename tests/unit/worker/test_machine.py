@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from copycat_agent import logs
-from copycat_agent.delivery.at_least_once import AtLeastOnce
+from copycat_agent.delivery.at_least_once import AtLeastOnceDelivery
 from copycat_agent.errors import BlockedError, FatalError, RetriableError
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.sources import Changes, Lag
@@ -38,7 +38,7 @@ from copycat_agent.worker.effects import (
     WaitForChange,
 )
 from copycat_agent.worker.machine import FAILED_SETTLE_SECONDS, PROBE_BYTES, ConnectorMachine
-from copycat_agent.worker.orders import Orders, Taps
+from copycat_agent.worker.orders import ConnectorCommands, Taps
 from copycat_agent.worker.poll_loop import Wait
 from copycat_agent.worker.retry_policy import RetryPolicy
 from copycat_agent.worker.schedule import FIRST_REPORT_SECONDS
@@ -135,8 +135,10 @@ class Stepped:
     def __init__(self, root: Path, of: OneFile | None = None, *, until_idle: bool = False) -> None:
         self.source = of or OneFile()
         log = logs.get("connector")
-        self.context = ConnectorContext(Orders(), ConnectorState(log), ConnectorMetrics(), Taps(), log, RestartKeeper(None, lambda: False))
-        self.delivery = AtLeastOnce("app", cast("OffsetStore", None), log)
+        self.context = ConnectorContext(
+            ConnectorCommands(), ConnectorState(log), ConnectorMetrics(), Taps(), log, RestartKeeper(None, lambda: False)
+        )
+        self.delivery = AtLeastOnceDelivery("app", cast("OffsetStore", None), log)
         source, delivery = cast("Source", self.source), cast("Delivery", self.delivery)
         self._machine = ConnectorMachine(definition(root), source, delivery, self.context, BEGIN, until_idle=until_idle, careful=False)
         self._steps = self._machine.run()

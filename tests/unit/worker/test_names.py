@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from copycat_agent.agent.reloading import find_renames
-from copycat_agent.delivery.exactly_once.attempts import OPENINGS_AT_ONCE, Attempt, LaneOpener
+from copycat_agent.delivery.exactly_once.attempts import OPENINGS_AT_ONCE, LaneOpener, OpeningAttempt
 from copycat_agent.errors import BehindError, CopiedError, PositionsError, RenamedError, RetriableError
 from copycat_agent.fair_executor import FairExecutor
 from copycat_agent.model import OFFSETS_TOPIC, Head, LaneId, Loss, OffsetsPartition, Position, SourceOffset, SourcePartition
@@ -56,7 +56,7 @@ class Host:
             copy.backup(connection)
         copy.close()
 
-    def begin(self, name: str, earlier: tuple[str, ...] = (), tasks_max: int = 1) -> Attempt:
+    def begin(self, name: str, earlier: tuple[str, ...] = (), tasks_max: int = 1) -> OpeningAttempt:
         definition = SimpleNamespace(
             name=name, delivery=SimpleNamespace(tasks_max=tasks_max), kafka=SimpleNamespace(bootstrap_servers="broker:9092")
         )
@@ -64,7 +64,7 @@ class Host:
             cast("Definition", definition), self.store, FairExecutor(OPENINGS_AT_ONCE), self.kafka.world, lambda: None, earlier
         ).all()
 
-    def end(self, name: str, attempt: Attempt) -> None:
+    def end(self, name: str, attempt: OpeningAttempt) -> None:
         """Save what it found."""
         asked, truth = attempt._future.result(DEADLINE)
         told = [(partition, offset) for partition, offset in asked.publish if offset is not None]

@@ -11,7 +11,7 @@ import pytest
 
 from copycat_agent.errors import BusyError, FatalError, RetriableError, UnknownConnectorError
 from copycat_agent.model import Sample, SourceOffset, SourcePartition, SplitResult
-from copycat_agent.sources.log_file.log_file import LogFiles
+from copycat_agent.sources.log_file.log_file import LogFileSource
 from copycat_agent.worker import State, Worker, connector, retry_policy
 from copycat_agent.worker import worker as worker_module
 from copycat_agent.worker.machine import PROBE_BYTES
@@ -230,14 +230,14 @@ def test_a_file_that_keeps_bringing_about_an_unexpected_error_once_it_is_sent_st
     run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     monkeypatch.setattr(retry_policy, "RESTART_SECONDS", (0.01, 0.02))
-    changes_of = LogFiles.changes_of
+    changes_of = LogFileSource.changes_of
 
-    def raises(source: LogFiles, results: Sequence[SplitResult]) -> Changes:
+    def raises(source: LogFileSource, results: Sequence[SplitResult]) -> Changes:
         if any(one.split.partition.connector == "bad" for one in results):
             raise error
         return changes_of(source, results)
 
-    monkeypatch.setattr(LogFiles, "changes_of", raises)
+    monkeypatch.setattr(LogFileSource, "changes_of", raises)
     write(tmp_path / "logs" / "a", "one")
     executor = ScriptedExecutor()
     worker = run(executor, "bad", "good")
@@ -253,14 +253,14 @@ def test_what_the_host_lacks_for_a_while_is_waited_for_as_long_as_nothing_was_se
     run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry_policy, "RESTART_SECONDS", (0.01, 0.02))
-    scan, failures = LogFiles.scan, iter(range(10))
+    scan, failures = LogFileSource.scan, iter(range(10))
 
-    def short_of(source: LogFiles) -> Changes:
+    def short_of(source: LogFileSource) -> Changes:
         if next(failures, None) is not None:
             raise OSError(24, "Too many open files")
         return scan(source)
 
-    monkeypatch.setattr(LogFiles, "scan", short_of)
+    monkeypatch.setattr(LogFileSource, "scan", short_of)
     write(tmp_path / "logs" / "a", "one")
     worker = run(ScriptedExecutor())
     read_so_far(worker, 4)
@@ -303,15 +303,15 @@ def test_one_that_hangs_holds_up_neither_the_others_nor_questions(
     monkeypatch.setattr(worker_module, "LEAVE_SECONDS", 0.1)
     monkeypatch.setattr(connector, "ANSWER_SECONDS", 0.1)
     hangs, go_on = threading.Event(), threading.Event()
-    scan = LogFiles.scan
+    scan = LogFileSource.scan
 
-    def hanging(self: LogFiles) -> object:
+    def hanging(self: LogFileSource) -> object:
         if self._catalog.followed.connector == "app":
             hangs.set()
             go_on.wait(30)
         return scan(self)
 
-    monkeypatch.setattr(LogFiles, "scan", hanging)
+    monkeypatch.setattr(LogFileSource, "scan", hanging)
     write(tmp_path / "logs" / "a", "one")
     worker = run(ScriptedExecutor(), "app", "other")
     assert hangs.wait(30)
@@ -335,18 +335,18 @@ def test_an_idle_connector_scans_only_what_has_changed_and_obeys_as_before(
     path = tmp_path / "logs" / "a"
     write(path, "one")
     scans, looks = [], []
-    scan, unchanged = LogFiles.scan, LogFiles.unchanged
+    scan, unchanged = LogFileSource.scan, LogFileSource.unchanged
 
-    def counted_scan(self: LogFiles) -> Changes:
+    def counted_scan(self: LogFileSource) -> Changes:
         scans.append(1)
         return scan(self)
 
-    def counted_look(self: LogFiles) -> bool:
+    def counted_look(self: LogFileSource) -> bool:
         looks.append(unchanged(self))
         return looks[-1]
 
-    monkeypatch.setattr(LogFiles, "scan", counted_scan)
-    monkeypatch.setattr(LogFiles, "unchanged", counted_look)
+    monkeypatch.setattr(LogFileSource, "scan", counted_scan)
+    monkeypatch.setattr(LogFileSource, "unchanged", counted_look)
     worker = run(ScriptedExecutor(), source={"watch": "poll"})
     read_so_far(worker, 4)
     wait_until(lambda: looks[-3:] == [True] * 3, message="the directory has been at rest for a while")
@@ -525,14 +525,14 @@ def test_a_connector_that_hangs_is_told_once_and_so_is_who_waits_for_it(
     monkeypatch.setattr(worker_module, "LEAVE_SECONDS", 0.1)
     monkeypatch.setattr(connector, "TELL_SECONDS", 0.1)
     hangs, go_on = threading.Event(), threading.Event()
-    scan = LogFiles.scan
+    scan = LogFileSource.scan
 
-    def hanging(self: LogFiles) -> object:
+    def hanging(self: LogFileSource) -> object:
         hangs.set()
         go_on.wait(30)
         return scan(self)
 
-    monkeypatch.setattr(LogFiles, "scan", hanging)
+    monkeypatch.setattr(LogFileSource, "scan", hanging)
     worker = run(ScriptedExecutor())
     assert hangs.wait(30)
     worker.restart("app")

@@ -42,7 +42,7 @@ def test_a_thousand_connectors_that_wait_share_a_few_threads(loop: PollLoop) -> 
         loop.start(steps(number), wake)
     wait_until(lambda: all(turns), message="each has had its first turn")
     for wake in wakes:
-        wake.nudge()
+        wake.wakeup()
     wait_until(lambda: min(turns) == 2, message="each has had its second turn")
     assert len(threads.named("connectors-")) <= THREADS
 
@@ -73,11 +73,11 @@ def test_steps_of_one_connector_never_overlap(loop: PollLoop) -> None:
 
     loop.start(steps(), wake)
 
-    def nudge() -> None:
+    def wakeup() -> None:
         for _ in range(2000):
-            wake.nudge()
+            wake.wakeup()
 
-    nudgers = [threading.Thread(target=nudge) for _ in range(4)]
+    nudgers = [threading.Thread(target=wakeup) for _ in range(4)]
     for one in nudgers:
         one.start()
     for one in nudgers:
@@ -114,7 +114,7 @@ def test_no_nudge_is_lost(loop: PollLoop, rng: random.Random) -> None:
         for one, wake in enumerate(wakes):
             has_seen[one].clear()
             asked[one] = number
-            wake.nudge()
+            wake.wakeup()
         assert all(event.wait(30) for event in has_seen), f"nudge {number} was lost"
 
 
@@ -144,7 +144,7 @@ def test_the_wake_of_a_wait_that_is_over_takes_no_later_nudge(loop: PollLoop) ->
 
     loop.start(steps(), wake)
     assert second.wait(30)
-    wake.nudge()
+    wake.wakeup()
     wake.may_arm.set()
     assert third.wait(30), "the nudge is lost"
 
@@ -264,5 +264,5 @@ def test_nothing_runs_after_close(loop: PollLoop) -> None:
     wait_until(lambda: turns == 1)
     loop.close()
     wait_until(lambda: not threads.named("connectors-"), message="its threads have ended")
-    wake.nudge()
+    wake.wakeup()
     assert turns == 1

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from copycat_agent.dev_broker import DevBroker
     from copycat_agent.model import Batch, Split, TaskId
     from copycat_agent.offsets import OffsetStore
-    from copycat_agent.producer import Producers
+    from copycat_agent.producer import ProducerPool
     from copycat_agent.watch import Watcher
     from tests.unit.worker.doubles import MoodyStore
 
@@ -40,7 +40,7 @@ class Noting(InlineExecutor):
         self.joined: list[str] = []
         self.loses = self.forgets = False
 
-    def _answer(self, batch: Batch, producers: Producers, stopping: Callable[[], bool]) -> tuple[SplitResult, ...]:
+    def _answer(self, batch: Batch, producers: ProducerPool, stopping: Callable[[], bool]) -> tuple[SplitResult, ...]:
         results = run_batch(batch, producers, stopping)
         if self.forgets and any(one.split.offset.position for one in results):
             self.forgets = False

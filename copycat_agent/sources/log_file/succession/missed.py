@@ -29,7 +29,7 @@ from copycat_agent.sources.log_file.meeting import FileIntake
 from copycat_agent.sources.log_file.rotation import is_newest, log_of, rotation_family, unpacked_name
 from copycat_agent.sources.log_file.succession import last_look, similarity
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS, LastLook, LookTime
-from copycat_agent.sources.log_file.succession.rules import OutsideContent, UnseenFile, is_owed, why_owed
+from copycat_agent.sources.log_file.succession.rules import OutsideContent, UnseenFile, must_read, why_must_read
 from copycat_agent.sources.log_file.succession.unclaimed import NOBODY_LOOKED, members
 from copycat_agent.sources.log_file.tracked import OpenedFile, TrackedFile
 from copycat_agent.sources.log_file.unfollowed import Saved
@@ -216,7 +216,7 @@ class MissedRotations:
             return isinstance(error, PermissionError) and self._leave_for_later(path, rotation, changes)
         with opened:
             try:
-                why = self._why_owed(opened, rotation, changes)
+                why = self._why_must_read(opened, rotation, changes)
                 if why and self._is_cut_in_flight(path):
                     return False
                 return not why or self._take(path, opened, rotation, why, changes)
@@ -245,7 +245,7 @@ class MissedRotations:
             return True
         return partition in changes.offsets or not rotation.is_in_doubt
 
-    def _why_owed(self, opened: OpenedFile, rotation: _MissedRotation, changes: Changes) -> str:
+    def _why_must_read(self, opened: OpenedFile, rotation: _MissedRotation, changes: Changes) -> str:
         """Returns why the open file has to be read, as a message; "" if it has not. Raises OSError."""
         identity, info = identify(opened.fd, opened.info), opened.info
         if self._followed.unfollowed.knows(identity, opened.fd, info.st_size, changes):
@@ -260,7 +260,7 @@ class MissedRotations:
             is_known=None if known is None else identity[:2] in known.inodes,
             newest_ns=0 if known is None else known.newest_ns,
         )
-        return why_owed(found)
+        return why_must_read(found)
 
     def _is_cut_in_flight(self, path: str) -> bool:
         """Returns whether a task reads a file of the log that was cut: its progress, and so a copy's rest, is not known. Raises OSError."""
@@ -277,7 +277,7 @@ class MissedRotations:
             rotation.copied.add(copied[0])
         is_decided = is_rest or (copied is not None and copied[1].position > 0)
         is_in_live = not is_decided and self._is_in_live(path, opened, rotation)
-        owed = is_owed(OutsideContent(is_rest, None if copied is None else copied[1], is_in_live))
+        owed = must_read(OutsideContent(is_rest, None if copied is None else copied[1], is_in_live))
         if owed and (file := self._meeting.follow_missed(path, opened, changes)):
             self._begin(file, rotation, why, changes)
             if copied is not None:

@@ -116,7 +116,7 @@ class Newcomers:
         """Whether anything is undecided, and may be decided as time goes by."""
         return self.needs_scan or bool(self.undecided) or self.archives.has_pending
 
-    def note_landed(self, file: TrackedFile) -> None:
+    def note_batch_returned(self, file: TrackedFile) -> None:
         """Records that the batch that read `file` has returned: what was undecided because of it is due now."""
         self.is_due |= any(file in (state.batches or ()) for state in self.undecided.values())
 

@@ -267,7 +267,7 @@ class UnseenFile(NamedTuple):
     newest_ns: int
 
 
-def why_owed(found: UnseenFile) -> str:
+def why_must_read(found: UnseenFile) -> str:
     """Returns why the file has to be read, as a message; "" if it has not."""
     if not found.birth_ns or found.birth_ns >= found.looked_ns:
         return "it was made since the connector last looked"
@@ -291,7 +291,7 @@ class OutsideContent(NamedTuple):
     is_in_live: bool = False
 
 
-def is_owed(found: OutsideContent) -> bool | None:
+def must_read(found: OutsideContent) -> bool | None:
     """Returns whether the file is read from its beginning; None if that is not known: a search for unclaimed ranges may take it."""
     if found.is_rest:
         return None

@@ -71,7 +71,7 @@ class FinishedFile(NamedTuple):
         return bool(self.trouble)
 
 
-class Outcome(NamedTuple):
+class CleanupOutcome(NamedTuple):
     """The result of the cleanup of one file.
 
     cleaned: done as the policy says, durably; `target` is its new path, "" if it was deleted. gone: somebody else removed it. changed: its
@@ -126,15 +126,15 @@ class Cleaner:
         """Returns whether the policy does anything with such files."""
         return self._targets.path_of(troubled=troubled) is not None or (not troubled and self._options.policy == "delete")
 
-    def clean(self, files: Sequence[FinishedFile]) -> list[Outcome]:
+    def clean(self, files: Sequence[FinishedFile]) -> list[CleanupOutcome]:
         """Cleans up files in order, for `CALL_SECONDS` at most. Those that are cleaned or gone are synced to disk."""
         until = time.monotonic() + CALL_SECONDS
         self._copies.keep_only({file.item for file in files})
-        outcomes = [self._clean(file) if time.monotonic() < until else Outcome("kept", why="waits for its turn") for file in files]
+        outcomes = [self._clean(file) if time.monotonic() < until else CleanupOutcome("kept", why="waits for its turn") for file in files]
         try:
             self._unsynced.flush()
         except OSError as error:
-            unsure = Outcome("kept", why=f"the disk did not confirm it: {error.strerror}", retry_seconds=None)
+            unsure = CleanupOutcome("kept", why=f"the disk did not confirm it: {error.strerror}", retry_seconds=None)
             return [unsure if one.state in ("cleaned", "gone") else one for one in outcomes]
         if any(one.state == "cleaned" for one in outcomes):
             failpoints.hit("cleaned")
@@ -161,22 +161,22 @@ class Cleaner:
         """Called when the connector stops. The next one begins an unfinished copy anew."""
         self._copies.close()
 
-    def _clean(self, file: FinishedFile) -> Outcome:
+    def _clean(self, file: FinishedFile) -> CleanupOutcome:
         try:
             return self._clean_up(file)
         except ChangedError as error:
             self._log.warning("a file has changed since it was read; it is not cleaned up", path=file.path, why=error)
-            return Outcome("changed", why=str(error))
+            return CleanupOutcome("changed", why=str(error))
         except CleanupDelayedError as error:
-            return Outcome("kept", why=error.why, retry_seconds=error.retry_seconds)
+            return CleanupOutcome("kept", why=error.why, retry_seconds=error.retry_seconds)
         except OSError as error:
-            return Outcome("kept", why=self._targets.words(error, troubled=file.is_bad), retry_seconds=None)
+            return CleanupOutcome("kept", why=self._targets.words(error, troubled=file.is_bad), retry_seconds=None)
 
-    def _clean_up(self, file: FinishedFile) -> Outcome:
+    def _clean_up(self, file: FinishedFile) -> CleanupOutcome:
         """Cleans up one file. Raises ChangedError, KeptError, OSError."""
         below = f"{self._directory.rstrip('/')}/"
         if not self.does(troubled=file.is_bad) or not file.path.startswith(below):
-            return Outcome("stays")
+            return CleanupOutcome("stays")
         item, above = file.item, file.path.removeprefix(below).rpartition("/")[0]
         with ExitStack() as held:
             top = held.enter_context(folder(self._directory))
@@ -193,11 +193,11 @@ class Cleaner:
                 top.prune(above)
             return outcome
 
-    def _clean_in(self, home: Folder, above: str, file: FinishedFile, item: CleanupItem) -> Outcome:
+    def _clean_in(self, home: Folder, above: str, file: FinishedFile, item: CleanupItem) -> CleanupOutcome:
         state = seen(home, item.name, item)
         if state is not NameState.IT and finish_deletion(home, item):
             self._forget_copy(file, item)
-            return Outcome("cleaned")
+            return CleanupOutcome("cleaned")
         if state is NameState.NOTHING:
             return self._gone(file, item)
         if state is NameState.OTHER:
@@ -210,10 +210,10 @@ class Cleaner:
             remove_done_file(file.done_file, self._unsynced)
             delete(home, item, unless_written=True)
             self._log.debug("deleted a file", path=file.path)
-            return Outcome("cleaned")
+            return CleanupOutcome("cleaned")
         return self._set_aside(home, above, file, item, path)
 
-    def _set_aside(self, home: Folder, above: str, file: FinishedFile, item: CleanupItem, path: str) -> Outcome:
+    def _set_aside(self, home: Folder, above: str, file: FinishedFile, item: CleanupItem, path: str) -> CleanupOutcome:
         with target(path) as root:
             self._targets.refuse(root, home)
             if path not in self._swept:
@@ -232,7 +232,7 @@ class Cleaner:
             self._log.error("a bad file is set aside", path=file.path, target=where, why=file.trouble)
         else:
             self._log.debug("moved a file", path=file.path, target=where)
-        return Outcome("cleaned", where)
+        return CleanupOutcome("cleaned", where)
 
     def _choose(self, put: FilePlacement, file: FinishedFile, item: CleanupItem) -> str:
         """Returns a free name; for a bad file it also writes the explanation beside it."""
@@ -247,9 +247,9 @@ class Cleaner:
         printable = os.fsencode(file.path).decode("utf-8", "backslashreplace")
         return {"connector": self._connector, "file": printable, **reached}
 
-    def _gone(self, file: FinishedFile, item: CleanupItem) -> Outcome:
+    def _gone(self, file: FinishedFile, item: CleanupItem) -> CleanupOutcome:
         self._forget_copy(file, item)
-        return Outcome("gone")
+        return CleanupOutcome("gone")
 
     def _forget_copy(self, file: FinishedFile, item: CleanupItem) -> None:
         path = self._targets.path_of(troubled=file.is_bad)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from copycat_agent.logs import Log
     from copycat_agent.model import SourcePartition
-    from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner, Outcome
+    from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner, CleanupOutcome
     from copycat_agent.sources.spool_dir.listing import DoneFiles
-    from copycat_agent.sources.spool_dir.rows import Row
+    from copycat_agent.sources.spool_dir.rows import FileRow
 
 AT_ONCE = 128
 """How many files are handed over at a time."""
@@ -28,7 +28,7 @@ PAUSE_SECONDS = (1.0, 60.0)
 class _DueFile(NamedTuple):
     """A file to clean up. `number` is its latest turn; `why` is the reason of the last of its `failures`."""
 
-    row: Row
+    row: FileRow
     number: int
     why: str = ""
     failures: int = 0
@@ -58,7 +58,7 @@ class CleanupQueue:
         self._turns: list[tuple[float, int, SourcePartition]] = []
         self._numbers = itertools.count()
         self._reported = ""
-        self._cleaned: list[Row] = []
+        self._cleaned: list[FileRow] = []
 
     def check(self) -> None:
         """Logs a problem with the targets once: files are still read, and stay in place until it is repaired."""
@@ -68,7 +68,7 @@ class CleanupQueue:
             self._log.error("files cannot be cleaned up, they are kept", why=words)
         self._reported = words
 
-    def add(self, *rows: Row) -> None:
+    def add(self, *rows: FileRow) -> None:
         """Queues the files of saved, done rows. Has no effect for files that the policy leaves in place.
 
         A new row replaces the queued one of its partition: its file was read on, or renamed.
@@ -85,11 +85,11 @@ class CleanupQueue:
         self._due[due.row.partition] = due._replace(number=number)
         heapq.heappush(self._turns, (at, number, due.row.partition))
 
-    def discard(self, row: Row) -> None:
+    def discard(self, row: FileRow) -> None:
         """Removes a row whose file does not exist any more."""
         self._due.pop(row.partition, None)
 
-    def why(self, row: Row) -> str:
+    def why(self, row: FileRow) -> str:
         """Returns why the file could not be cleaned up yet, "" if there is no reason."""
         due = self._due.get(row.partition)
         return due.why if due else ""
@@ -125,7 +125,7 @@ class CleanupQueue:
             for due, outcome in zip(tried, self._cleaner.clean([self._finished(due.row) for due in tried]), strict=True):
                 self._take_in(due, outcome)
 
-    def _take_in(self, due: _DueFile, outcome: Outcome) -> None:
+    def _take_in(self, due: _DueFile, outcome: CleanupOutcome) -> None:
         if outcome.state == "kept":
             self._keep(due, outcome)
             return
@@ -135,7 +135,7 @@ class CleanupQueue:
         elif outcome.state != "stays":
             self._cleaned.append(due.row)
 
-    def _keep(self, due: _DueFile, outcome: Outcome) -> None:
+    def _keep(self, due: _DueFile, outcome: CleanupOutcome) -> None:
         seconds = outcome.retry_seconds
         if seconds is None:
             seconds = wait_seconds(PAUSE_SECONDS, due.failures)
@@ -144,7 +144,7 @@ class CleanupQueue:
             self._log.warning("a file that is done cannot be cleaned up; it is not read again", path=path, why=outcome.why)
         self._put(due, self._clock() + seconds)
 
-    def _finished(self, row: Row) -> FinishedFile:
+    def _finished(self, row: FileRow) -> FinishedFile:
         offset = row.offset
         return FinishedFile(
             offset.path,
@@ -159,7 +159,7 @@ class CleanupQueue:
             saved_as=parse(row.partition.key)[0],
         )
 
-    def take_cleaned(self) -> list[Row]:
+    def take_cleaned(self) -> list[FileRow]:
         """Returns the rows whose files were removed since the last call: the next scan saves that."""
         cleaned, self._cleaned = self._cleaned, []
         return cleaned

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from copycat_agent import __version__
-from copycat_agent.control import Reload
+from copycat_agent.control import ReloadResult
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.registry import Provider
 from copycat_agent.sources import SOURCES
@@ -186,7 +186,7 @@ def test_health_tells_of_a_worker_that_starts_and_one_that_hangs(
 ) -> None:
     starting = port.ask("/health")
     assert (starting.status, starting.json["status"]) == (503, "starting"), "no definition was read yet"
-    view = dataclasses.replace(control.view(), last_reload=Reload())
+    view = dataclasses.replace(control.view(), last_reload=ReloadResult())
     monkeypatch.setattr(control, "view", lambda: view)
     assert port.json("/health")["status"] == "healthy"
     view = dataclasses.replace(view, hangs=True)

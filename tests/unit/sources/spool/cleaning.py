@@ -12,7 +12,7 @@ from unittest import mock
 from copycat_agent import logs
 from copycat_agent.sources.files.identity import identify
 from copycat_agent.sources.spool_dir.cleanup import moves
-from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner, FinishedFile, Outcome
+from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner, CleanupOutcome, FinishedFile
 from copycat_agent.sources.spool_dir.spool_options import CleanupOptions
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Spool:
         os.utime(path, (mtime, mtime))
         return path
 
-    def clean(self, *files: FinishedFile) -> list[Outcome]:
+    def clean(self, *files: FinishedFile) -> list[CleanupOutcome]:
         """Until nothing asks to be called at once."""
         for _ in range(1000):
             outcomes = self.cleaner.clean(files)

@@ -13,8 +13,8 @@ from copycat_agent.executor import run_batch
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import Batch, Loss, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.options import Definition, DeliveryOptions
-from copycat_agent.producer import Message, Producers, TaskProducer
-from copycat_agent.sources.spool_dir.spool_dir import SpoolDir
+from copycat_agent.producer import Message, ProducerPool, TaskProducer
+from copycat_agent.sources.spool_dir.spool_dir import SpoolDirSource
 from copycat_agent.sources.spool_dir.spool_kind import SPOOL_DIR
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from tests.unit.sources.rig import made
@@ -84,7 +84,7 @@ class _OnePartition:
         return 1
 
 
-class _Keepers(Producers):
+class _Keepers(ProducerPool):
     def __init__(self, keeper: Keeper) -> None:
         super().__init__()
         self._one = keeper
@@ -98,7 +98,7 @@ class _Keepers(Producers):
 
 
 class Spool:
-    """`SpoolDir` over `root` with a store that survives `restart`. What arrived is in `arrived`, in order, with repeats.
+    """`SpoolDirSource` over `root` with a store that survives `restart`. What arrived is in `arrived`, in order, with repeats.
 
     `tasks` at a time are given work by `work`; a batch ends after `max_bytes`.
     """
@@ -125,8 +125,8 @@ class Spool:
         self._pickled = pickle.dumps(self.definition)
         self.source = self._make()
 
-    def _make(self) -> SpoolDir:
-        source = SpoolDir("drops", self.options, self.delivery, dict(self.store), logs.get("test"))
+    def _make(self) -> SpoolDirSource:
+        source = SpoolDirSource("drops", self.options, self.delivery, dict(self.store), logs.get("test"))
         made.append(source)
         return source
 

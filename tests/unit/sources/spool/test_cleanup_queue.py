@@ -12,7 +12,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files.identity import identify_by_name
 from copycat_agent.sources.spool_dir.cleanup.cleanup_queue import CleanupQueue
 from copycat_agent.sources.spool_dir.listing import DoneFiles
-from copycat_agent.sources.spool_dir.rows import Row
+from copycat_agent.sources.spool_dir.rows import FileRow
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from tests.unit.sources.spool.cleaning import Spool
 from tests.unit.sources.spool.test_cleanup import refusing
@@ -33,12 +33,12 @@ def queue_of(spool: Spool, clock: Clock, changes: list[str]) -> CleanupQueue:
     return CleanupQueue(spool.cleaner, done_files, logs.get("test"), lambda: changes.append("look"), clock, counts_records=False)
 
 
-def row(path: Path) -> Row:
+def row(path: Path) -> FileRow:
     info = path.stat()
     identity = identify_by_name(str(path), info, follow_symlinks=False)
     assert identity is not None
     offset = SourceOffset(info.st_size, done=True, path=str(path), size=info.st_size, mtime_ns=info.st_mtime_ns)
-    return Row(SourcePartition("orders", identity.key(0)), identity, 0, None, offset)
+    return FileRow(SourcePartition("orders", identity.key(0)), identity, 0, None, offset)
 
 
 def test_pauses_grow_up_to_a_minute_and_nothing_is_tried_before_its_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.model import Column, Schema
-from copycat_agent.sources.spool_dir.views import TELL_SECONDS, Drift
+from copycat_agent.sources.spool_dir.views import TELL_SECONDS, ColumnDrift
 
 if TYPE_CHECKING:
     import pytest
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def test_other_columns_are_told_with_both_files_and_not_too_often(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
-    drift = Drift(logs.get("test"), lambda: now[0])
+    drift = ColumnDrift(logs.get("test"), lambda: now[0])
     for path, names in (("a", "xy"), ("b", "xy"), ("c", "xz"), ("d", "x")):
         drift.note(path, Schema(tuple(Column(name) for name in names)))
     drift.note("e", None)

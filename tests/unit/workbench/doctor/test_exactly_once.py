@@ -19,7 +19,7 @@ from copycat_agent.producer.probing import ClusterState, TopicState
 from copycat_agent.producer.state_topic import StateTopic, topic_of
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.sources.log_file.log_options import LogFileOptions
-from copycat_agent.transactions.opening import Lanes as OpenedLanes
+from copycat_agent.transactions.opening import LaneGroup as OpenedLanes
 from copycat_agent.transactions.opening import OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import perform
 from copycat_agent.workbench.doctor import CheckStep, find_user

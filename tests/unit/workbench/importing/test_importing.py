@@ -14,7 +14,7 @@ from copycat_agent.definitions import load_content
 from copycat_agent.definitions.formatting import format_text
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import AgentOptions
-from copycat_agent.workbench.importing import PRODUCTS, Imported, text_of
+from copycat_agent.workbench.importing import PRODUCTS, ImportResult, text_of
 from copycat_agent.workbench.importing.common_settings import dissect, duration_of, go_layout, pattern_of, references
 from copycat_agent.workbench.importing.vrl import matcher_of, statements, steps_of
 
@@ -26,12 +26,12 @@ FILES = {
 }  # fmt: skip
 
 
-def imported(name: str) -> Imported:
+def imported(name: str) -> ImportResult:
     extra = [(SHAPES / "parsers.conf").read_text("utf-8")] if name == "fluent-bit.conf" else []
     return PRODUCTS[FILES[name]]((SHAPES / name).read_text("utf-8"), extra)
 
 
-def documents(found: Imported) -> dict[str, Any]:
+def documents(found: ImportResult) -> dict[str, Any]:
     return {made.name: yaml.safe_load(text_of(made, "x")) for made in found.made}
 
 

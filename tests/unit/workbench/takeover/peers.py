@@ -30,17 +30,17 @@ _MAP = (
 _FIRST_ARRAY, _LATER_ARRAY = b"ur\x00\x02[B\xac\xf3\x17\xf8\x06\x08T\xe0\x02\x00\x00xp", b"uq\x00~\x00\x02"
 
 
-def heir(include: Path | str, name: str = "app", *, pipelines: frozenset[str] | None = None, **source: object) -> Successor:
+def successor(include: Path | str, name: str = "app", *, pipelines: frozenset[str] | None = None, **source: object) -> Successor:
     """A connector of log files that takes over."""
-    return _heir(name, f"type: log_file, include: ['{include}']", source, pipelines)
+    return _successor(name, f"type: log_file, include: ['{include}']", source, pipelines)
 
 
 def spooling(directory: Path, name: str = "app", *, pipelines: frozenset[str] | None = None, **source: object) -> Successor:
     """A connector of spooled lines that takes over."""
-    return _heir(name, f"type: spool_dir, dir: '{directory}'", {"format": "lines", "cleanup": {"policy": "none"}} | source, pipelines)
+    return _successor(name, f"type: spool_dir, dir: '{directory}'", {"format": "lines", "cleanup": {"policy": "none"}} | source, pipelines)
 
 
-def _heir(name: str, source: str, options: Mapping[str, object], pipelines: frozenset[str] | None) -> Successor:
+def _successor(name: str, source: str, options: Mapping[str, object], pipelines: frozenset[str] | None) -> Successor:
     more = "".join(f", {key}: {value}" for key, value in options.items())
     text = f"name: {name}\nsource: {{{source}{more}}}\nrecord: {{topic: t}}\n"
     text += "kafka: {bootstrap_servers: ['127.0.0.1:1']}\n"
@@ -49,9 +49,9 @@ def _heir(name: str, source: str, options: Mapping[str, object], pipelines: froz
     return Successor(loaded.definition, LineRules(), pipelines)
 
 
-def taken_over(*heirs: Successor, state: PeerState, trust_names: bool = False) -> Takeover:
+def taken_over(*successors: Successor, state: PeerState, trust_names: bool = False) -> Takeover:
     """What is made of a peer's state."""
-    return take_over(heirs, state, _LOG, trust_names=trust_names)
+    return take_over(successors, state, _LOG, trust_names=trust_names)
 
 
 def offsets(takeover: Takeover) -> dict[SourcePartition, SourceOffset]:

@@ -13,7 +13,6 @@ from copycat_agent.workbench.takeover.peer_state import STATE_BYTES_MAX, PeerSta
 from tests.unit.workbench.takeover.peers import (
     LINES,
     assert_never_crashes,
-    heir,
     java_map,
     judged,
     offsets,
@@ -21,6 +20,7 @@ from tests.unit.workbench.takeover.peers import (
     read_spooled,
     refused,
     spooling,
+    successor,
     taken_over,
 )
 
@@ -52,12 +52,12 @@ def test_offsets_of_file_streams_and_spooled_files_are_read(tmp_path: Path) -> N
 
 def test_a_name_alone_proves_nothing_and_is_taken_when_a_person_trusts_it(tmp_path: Path, log: Path) -> None:
     state = stream(tmp_path, log, 4)
-    told = judged(taken_over(heir(log), state=state))["app.log"]
+    told = judged(taken_over(successor(log), state=state))["app.log"]
     assert not told.taken
     assert "keeps only its name" in told.why
     assert "--trust-names" in told.why
     assert "read from the beginning" in told.then
-    takeover = taken_over(heir(log), state=state, trust_names=True)
+    takeover = taken_over(successor(log), state=state, trust_names=True)
     assert judged(takeover)["app.log"].taken
     assert read_on(log, takeover.rows["app"]) == [b"two", b"three"]
 
@@ -75,7 +75,7 @@ def test_a_position_that_the_file_refutes_is_not_taken_whoever_is_trusted(
     tmp_path: Path, log: Path, content: bytes, position: int, why: str
 ) -> None:
     log.write_bytes(content)
-    takeover = taken_over(heir(log), state=stream(tmp_path, log, position), trust_names=True)
+    takeover = taken_over(successor(log), state=stream(tmp_path, log, position), trust_names=True)
     told = judged(takeover)["app.log"]
     assert (told.taken, told.is_there) == (False, True)
     assert why in told.why
@@ -85,21 +85,21 @@ def test_a_position_that_the_file_refutes_is_not_taken_whoever_is_trusted(
 def test_a_file_that_is_younger_than_the_offsets_is_another_one(tmp_path: Path, log: Path) -> None:
     state = stream(tmp_path, log, 4)
     os.utime(tmp_path / "connect.offsets", ns=(1, 1))
-    told = judged(taken_over(heir(log), state=state._replace(saved_ns=1), trust_names=True))["app.log"]
+    told = judged(taken_over(successor(log), state=state._replace(saved_ns=1), trust_names=True))["app.log"]
     assert "made after" in told.why
 
 
 def test_a_file_that_is_gone_is_named(tmp_path: Path, log: Path) -> None:
     state = stream(tmp_path, log, 4)
     log.unlink()
-    told = judged(taken_over(heir(log), state=state, trust_names=True))["app.log"]
+    told = judged(taken_over(successor(log), state=state, trust_names=True))["app.log"]
     assert (told.taken, told.is_there) == (False, False)
     assert told.why.startswith("gone")
 
 
 def test_positions_of_other_connectors_are_for_them_alone(tmp_path: Path, log: Path) -> None:
     state = stream(tmp_path, log, 4)
-    told = judged(taken_over(heir(log, pipelines=frozenset({"other"})), state=state, trust_names=True))["app.log"]
+    told = judged(taken_over(successor(log, pipelines=frozenset({"other"})), state=state, trust_names=True))["app.log"]
     assert not told.taken
 
 

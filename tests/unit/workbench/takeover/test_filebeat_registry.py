@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from copycat_agent.workbench.takeover import filebeat_registry
-from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, judged, offsets, read_on, refused, taken_over
+from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, judged, offsets, read_on, refused, successor, taken_over
 
 
 class Registry:
@@ -78,7 +78,7 @@ def registry(tmp_path: Path) -> Registry:
 def test_the_agent_goes_on_where_an_input_was(tmp_path: Path, registry: Registry, log: Path, make: Any, place: str) -> None:
     registry.set(*make(log, 4))
     (tmp_path / "data" / "meta.json").write_text('{"uuid":"6b1c","first_start":"2026-11-28T15:27:44Z"}')  # Filebeat's own, in path.data
-    takeover = taken_over(heir(log), state=filebeat_registry.read(tmp_path / place))
+    takeover = taken_over(successor(log), state=filebeat_registry.read(tmp_path / place))
     told = judged(takeover)["app.log"]
     assert told.taken
     assert told.why == "same device and inode, a line ends before byte 4, 10 bytes more since"
@@ -120,7 +120,7 @@ def test_a_file_that_was_rotated_is_found_by_its_inode_whether_a_pattern_has_its
     log.rename(log.with_name("app.log.1"))
     log.write_bytes(b"new\n")
     for pattern in (log, f"{log}*"):
-        takeover = taken_over(heir(pattern), state=state)
+        takeover = taken_over(successor(pattern), state=state)
         assert [one.taken for one in takeover.judgements].count(True) == 1
         assert sorted(read_on(pattern, takeover.rows["app"])) == [b"new", b"three", b"two"]
 
@@ -131,7 +131,7 @@ def test_a_file_that_came_and_was_rotated_away_after_filebeat_stopped_is_read_as
     log.rename(log.with_name("app.log.2"))
     log.with_name("app.log.1").write_bytes(b"between\n")
     log.write_bytes(b"new\n")
-    takeover = taken_over(heir(log), state=state)
+    takeover = taken_over(successor(log), state=state)
     assert sorted(read_on(log, takeover.rows["app"])) == [b"between", b"new", b"three", b"two"]
 
 
@@ -139,7 +139,7 @@ def test_a_file_that_the_registry_does_not_know_is_read_from_its_beginning_whate
     """It may have come after Filebeat stopped."""
     registry.set(*of_log(log, 14))
     log.with_name("new.log").write_bytes(b"new\n")
-    takeover = taken_over(heir(log.with_name("*.log"), start_at="end"), state=filebeat_registry.read(registry.directory))
+    takeover = taken_over(successor(log.with_name("*.log"), start_at="end"), state=filebeat_registry.read(registry.directory))
     told = judged(takeover)["new.log"]
     assert (told.position, told.why) == (None, "the peer knows nothing of it")
     assert "read from the beginning" in told.then
@@ -148,7 +148,7 @@ def test_a_file_that_the_registry_does_not_know_is_read_from_its_beginning_whate
 
 def test_where_no_position_is_proven_the_files_are_read_from_their_beginning_whatever_start_at_says(registry: Registry, log: Path) -> None:
     registry.set(*of_log(log, 5))
-    takeover = taken_over(heir(log, start_at="end"), state=filebeat_registry.read(registry.directory))
+    takeover = taken_over(successor(log, start_at="end"), state=filebeat_registry.read(registry.directory))
     assert offsets(takeover) == {}
     assert "from the beginning (14 bytes)" in judged(takeover)["app.log"].then
     assert read_on(log, takeover.rows["app"], start_at="end") == LINES.splitlines()
@@ -158,7 +158,7 @@ def test_files_of_other_connectors_leave_start_at_alone(registry: Registry, log:
     other = log.with_name("other.log")
     other.write_bytes(LINES)
     registry.set(*of_log(other, 4))
-    takeover = taken_over(heir(log, start_at="end"), state=filebeat_registry.read(registry.directory))
+    takeover = taken_over(successor(log, start_at="end"), state=filebeat_registry.read(registry.directory))
     assert takeover.rows == {}
     assert "byte 14" in judged(takeover)["app.log"].then
 
@@ -166,7 +166,7 @@ def test_files_of_other_connectors_leave_start_at_alone(registry: Registry, log:
 def test_of_two_inputs_that_read_a_file_the_lesser_position_is_taken(registry: Registry, log: Path) -> None:
     registry.set(*of_log(log, 8))
     registry.set(*of_filestream(log, 4))
-    takeover = taken_over(heir(log), state=filebeat_registry.read(registry.directory))
+    takeover = taken_over(successor(log), state=filebeat_registry.read(registry.directory))
     assert read_on(log, takeover.rows["app"]) == [b"two", b"three"]
 
 
@@ -175,7 +175,7 @@ def test_another_file_under_the_name_is_not_the_one_that_was_read(registry: Regi
     beside = log.with_name(".tmp")
     beside.write_bytes(LINES)
     beside.rename(log)
-    told = judged(taken_over(heir(log), state=filebeat_registry.read(registry.directory)))["app.log"]
+    told = judged(taken_over(successor(log), state=filebeat_registry.read(registry.directory)))["app.log"]
     assert (told.taken, told.is_there) == (False, False)
     assert told.why.startswith("gone: another file has its name")
     assert "from the beginning" in told.then
@@ -186,16 +186,16 @@ def test_a_fingerprint_finds_the_file_under_any_name_and_refutes_another_one(reg
     log.write_bytes(content)
     registry.set(*of_filestream(log, 7, hashlib.sha256(content[:1024]).hexdigest(), "fingerprint"))
     state = filebeat_registry.read(registry.directory)
-    takeover = taken_over(heir(log), state=state)
+    takeover = taken_over(successor(log), state=state)
     assert judged(takeover)["app.log"].why.startswith("same SHA-256 of the first 1,024 bytes, a line ends before byte 7")
     assert read_on(log, takeover.rows["app"]) == content.split(b"\n")[1:-1]
     log.rename(log.with_name("app.log.1"))
     log.write_bytes(b"other\n" * 300)
-    takeover = taken_over(heir(log), state=state)
+    takeover = taken_over(successor(log), state=state)
     assert len(read_on(log, takeover.rows["app"])) == 300 + 199
     log.with_name("app.log.1").unlink()
     for saved_ns, why in ((state.saved_ns, "it was made after"), (time.time_ns(), "it begins with other bytes")):
-        told = [one for one in taken_over(heir(log), state=state._replace(saved_ns=saved_ns)).judgements if one.position is not None]
+        told = [one for one in taken_over(successor(log), state=state._replace(saved_ns=saved_ns)).judgements if one.position is not None]
         assert [one.taken for one in told] == [False]
         assert told[0].why.startswith(f"gone: {why}")
 
@@ -205,7 +205,7 @@ def test_two_files_with_one_fingerprint_are_not_told_apart(registry: Registry, l
     for name in ("a.log", "b.log"):
         log.with_name(name).write_bytes(content)
     registry.set(*of_filestream(log, 5, hashlib.sha256(content[:1024]).hexdigest(), "fingerprint"))
-    takeover = taken_over(heir(log.with_name("[ab].log")), state=filebeat_registry.read(registry.directory))
+    takeover = taken_over(successor(log.with_name("[ab].log")), state=filebeat_registry.read(registry.directory))
     assert offsets(takeover) == {}
     assert "2 files have the same" in judged(takeover)["a.log"].why
 
@@ -215,10 +215,10 @@ def test_a_file_that_is_passed_over_is_not_gone(registry: Registry, log: Path) -
     log.rename(log.with_name("target"))
     log.with_name("link.log").symlink_to(log.with_name("target"))
     state = filebeat_registry.read(registry.directory)
-    told = judged(taken_over(heir(log.with_name("*.log")), state=state))["link.log"]
+    told = judged(taken_over(successor(log.with_name("*.log")), state=state))["link.log"]
     assert (told.taken, told.is_there) == (False, True)
     assert "set follow_symlinks: true" in told.why
-    assert judged(taken_over(heir(log.with_name("*.log"), follow_symlinks="true"), state=state))["link.log"].taken
+    assert judged(taken_over(successor(log.with_name("*.log"), follow_symlinks="true"), state=state))["link.log"].taken
 
 
 def test_what_was_not_begun_or_only_waits_to_be_removed_is_no_position(registry: Registry, log: Path) -> None:
@@ -231,7 +231,7 @@ def test_what_was_not_begun_or_only_waits_to_be_removed_is_no_position(registry:
 def test_a_device_that_has_another_number_now_is_no_proof(registry: Registry, log: Path) -> None:
     info = log.stat()
     registry.set(*of_log(log, 4, FileStateOS={"inode": info.st_ino, "device": info.st_dev + 1}))
-    told = judged(taken_over(heir(log), state=filebeat_registry.read(registry.directory)))["app.log"]
+    told = judged(taken_over(successor(log), state=filebeat_registry.read(registry.directory)))["app.log"]
     assert "on another device" in told.why
 
 
@@ -261,6 +261,6 @@ def test_hostile_registries_are_refused_with_words(registry: Registry, log: Path
 def test_nothing_of_the_registry_is_changed(registry: Registry, log: Path) -> None:
     registry.set(*of_log(log, 4))
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in registry.directory.iterdir()}
-    taken_over(heir(log), state=filebeat_registry.read(registry.directory))
+    taken_over(successor(log), state=filebeat_registry.read(registry.directory))
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in registry.directory.iterdir()} == before
     assert list(log.parent.iterdir()) == [log]

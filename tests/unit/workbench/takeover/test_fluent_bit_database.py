@@ -12,7 +12,7 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.offsets.other_database import rows_of
 from copycat_agent.workbench.takeover import fluent_bit_database
 from copycat_agent.workbench.takeover.xxh3 import xxh3
-from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, judged, read_on, refused, taken_over
+from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, judged, read_on, refused, successor, taken_over
 
 CREATE = (
     "CREATE TABLE IF NOT EXISTS in_tail_files (  id      INTEGER PRIMARY KEY,  name    TEXT NOT NULL,  offset  INTEGER,"
@@ -44,7 +44,7 @@ def test_the_agent_goes_on_where_tail_was_while_the_database_is_open(tmp_path: P
     (tmp_path / "db").mkdir()
     with closing(connected(tmp_path / "db" / "tail.db", journal)) as database:
         database.execute(INSERT, (str(log), 4, log.stat().st_ino))
-        takeover = taken_over(heir(log), state=fluent_bit_database.read(tmp_path / place))
+        takeover = taken_over(successor(log), state=fluent_bit_database.read(tmp_path / place))
         assert {path.name for path in (tmp_path / "db").iterdir()} >= {"tail.db"}
     told = judged(takeover)["app.log"]
     assert told.why == "same inode, a line ends before byte 4, 10 bytes more since"
@@ -57,7 +57,7 @@ def test_a_log_that_tail_saw_rotated_has_its_new_name_and_is_read_to_its_end(tmp
     with closing(connected(tmp_path / "tail.db")) as database:
         database.execute(INSERT, (str(rotated), 4, rotated.stat().st_ino))
     log.write_bytes(b"new\n")
-    takeover = taken_over(heir(log), state=fluent_bit_database.read(tmp_path / "tail.db"))
+    takeover = taken_over(successor(log), state=fluent_bit_database.read(tmp_path / "tail.db"))
     assert judged(takeover)["app.log.1"].taken
     assert sorted(read_on(log, takeover.rows["app"])) == [b"new", b"three", b"two"]
 
@@ -75,7 +75,7 @@ def test_a_name_that_is_not_utf8_is_the_files_own(tmp_path: Path, log: Path) -> 
     with closing(connected(tmp_path / "tail.db")) as database:
         name = str(odd).encode("utf-8", "surrogateescape")
         database.execute(INSERT.replace("?", "CAST(? AS TEXT)", 1), (name, 4, odd.stat().st_ino))
-    takeover = taken_over(heir(log.with_name("c*.log")), state=fluent_bit_database.read(tmp_path / "tail.db"))
+    takeover = taken_over(successor(log.with_name("c*.log")), state=fluent_bit_database.read(tmp_path / "tail.db"))
     assert judged(takeover)[odd.name].taken
 
 
@@ -83,7 +83,7 @@ def test_a_file_that_was_cut_since_is_named(tmp_path: Path, log: Path) -> None:
     with closing(connected(tmp_path / "tail.db")) as database:
         database.execute(INSERT, (str(log), 14, log.stat().st_ino))
     log.write_bytes(b"new\n")
-    told = judged(taken_over(heir(log), state=fluent_bit_database.read(tmp_path / "tail.db")))["app.log"]
+    told = judged(taken_over(successor(log), state=fluent_bit_database.read(tmp_path / "tail.db")))["app.log"]
     assert "it was cut, or written anew" in told.why
     assert "from the beginning" in told.then
 
@@ -106,7 +106,7 @@ def test_the_bytes_before_an_offset_are_compared_where_version_5_has_kept_a_hash
     with_marker(tmp_path / "tail.db", log, 4, marker - 2**64 if marker >= 2**63 else marker)
     if not is_whole:
         log.write_bytes(b"new\nnewer\n")
-    takeover = taken_over(heir(log), state=fluent_bit_database.read(tmp_path / "tail.db"))
+    takeover = taken_over(successor(log), state=fluent_bit_database.read(tmp_path / "tail.db"))
     told = judged(takeover)["app.log"]
     assert told.taken == is_whole
     assert ("same 4 bytes before" if is_whole else "4 bytes before 4 are other ones than the peer read") in told.why
@@ -117,7 +117,7 @@ def test_a_row_that_a_real_fluent_bit_has_written_is_taken(tmp_path: Path, log: 
     """Fluent Bit 5.1.1, killed in a log that ends in an unfinished line; only name, inode and time are others here."""
     log.write_bytes(LINES + b"part")
     with_marker(tmp_path / "tail.db", log, 14, -8383773184970868889)
-    takeover = taken_over(heir(log), state=fluent_bit_database.read(tmp_path / "tail.db"))
+    takeover = taken_over(successor(log), state=fluent_bit_database.read(tmp_path / "tail.db"))
     assert "same 14 bytes before" in judged(takeover)["app.log"].why
     with log.open("ab") as file:
         file.write(b" and ended\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from copycat_agent.workbench.takeover import flume_positions
-from tests.unit.workbench.takeover.peers import assert_never_crashes, heir, judged, read_on, refused, taken_over
+from tests.unit.workbench.takeover.peers import assert_never_crashes, judged, read_on, refused, successor, taken_over
 
 
 def written(tmp_path: Path, *positions: tuple[int, object, str]) -> Path:
@@ -21,7 +21,7 @@ def written(tmp_path: Path, *positions: tuple[int, object, str]) -> Path:
 @pytest.mark.parametrize("by_directory", [False, True])
 def test_the_agent_goes_on_where_taildir_was(tmp_path: Path, log: Path, by_directory: bool) -> None:
     path = written(tmp_path, (log.stat().st_ino, 4, str(log)))
-    takeover = taken_over(heir(log), state=flume_positions.read(path.parent if by_directory else path))
+    takeover = taken_over(successor(log), state=flume_positions.read(path.parent if by_directory else path))
     assert judged(takeover)["app.log"].why == "same inode, a line ends before byte 4, 10 bytes more since"
     assert read_on(log, takeover.rows["app"]) == [b"two", b"three"]
 
@@ -32,7 +32,7 @@ def test_a_position_that_a_real_flume_has_written_is_taken(tmp_path: Path, log: 
     written_by_flume = '[{"inode":10200194,"pos":14,"file":"/var/log/app.log"}]'
     path = tmp_path / "taildir_position.json"
     path.write_text(written_by_flume.replace("10200194", str(log.stat().st_ino)).replace("/var/log/app.log", str(log)))
-    takeover = taken_over(heir(log), state=flume_positions.read(path))
+    takeover = taken_over(successor(log), state=flume_positions.read(path))
     with log.open("ab") as file:
         file.write(b" and ended\n")
     assert read_on(log, takeover.rows["app"]) == [b"part and ended"]
@@ -43,7 +43,7 @@ def test_a_log_that_was_rotated_and_one_that_is_gone(tmp_path: Path, log: Path) 
     state = flume_positions.read(written(tmp_path, (log.stat().st_ino, 8, str(log)), (999_999_999, 5, str(gone))))
     log.rename(log.with_name("app.log.1"))
     log.write_bytes(b"new\n")
-    takeover = taken_over(heir(log.with_name("*.log")), state=state)
+    takeover = taken_over(successor(log.with_name("*.log")), state=state)
     by_path = {(Path(one.path).name, one.position) for one in takeover.judgements if one.taken}
     assert by_path == {("app.log", 8)}
     assert [one.is_there for one in takeover.judgements if one.path == str(gone)] == [False]

@@ -19,7 +19,7 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.workbench.takeover import PEERS, PeerState, bolt, filebeat_registry, fluent_bit_database
 from copycat_agent.workbench.takeover.peer_state import HeadProof, PeerPosition, StateFile
 from tests.unit.workbench.takeover.bolts import SIZE, inline
-from tests.unit.workbench.takeover.peers import LINES, heir, java_map, judged, offsets, taken_over
+from tests.unit.workbench.takeover.peers import LINES, java_map, judged, offsets, successor, taken_over
 from tests.unit.workbench.takeover.test_filebeat_registry import Registry, of_log
 from tests.unit.workbench.takeover.test_fluent_bit_database import INSERT, connected
 from tests.unit.workbench.takeover.test_otel_storage import known, value, written
@@ -77,7 +77,7 @@ def test_nothing_of_a_peers_state_is_changed_or_added(tmp_path: Path, log: Path,
     state = directory / {"connect": "connect.offsets", "otel": "storage"}.get(product, "")
     before = everything_of(tmp_path)
     assert [one.position for one in PEERS[product](state).positions] == [4]
-    taken_over(heir(log), state=PEERS[product](state), trust_names=True)
+    taken_over(successor(log), state=PEERS[product](state), trust_names=True)
     assert everything_of(tmp_path) == before
 
 
@@ -187,7 +187,7 @@ def test_a_state_of_very_many_files_takes_as_long_as_each_of_them(many: list[Pat
     }
     state = PeerState(tuple(makers[peer](path) for path in many), time.time_ns())
     begun = time.process_time()
-    takeover = taken_over(heir(many[0].parent / "*.log"), state=state, trust_names=True)
+    takeover = taken_over(successor(many[0].parent / "*.log"), state=state, trust_names=True)
     took = time.process_time() - begun
     assert len(offsets(takeover)) == (0 if peer == "by inode, gone" else MANY)
     assert took < CPU_SECONDS
@@ -200,7 +200,7 @@ def test_a_very_large_log_is_not_read_for_its_position(tmp_path: Path) -> None:
         file.write(b"\nlast\n")
     begun = time.process_time()
     position = PeerPosition(2**40 + 1, str(log), inode=log.stat().st_ino)
-    takeover = taken_over(heir(log), state=PeerState((position,), time.time_ns()))
+    takeover = taken_over(successor(log), state=PeerState((position,), time.time_ns()))
     assert judged(takeover)["app.log"].taken
     assert time.process_time() - begun < CPU_SECONDS
 

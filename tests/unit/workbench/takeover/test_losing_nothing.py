@@ -15,7 +15,7 @@ import pytest
 from copycat_agent.workbench.takeover import PeerState, filebeat_registry
 from copycat_agent.workbench.takeover.peer_state import PeerPosition
 from tests.rig.waiting import wait_until
-from tests.unit.workbench.takeover.peers import LINES, heir, judged, offsets, read_on, taken_over
+from tests.unit.workbench.takeover.peers import LINES, judged, offsets, read_on, successor, taken_over
 from tests.unit.workbench.takeover.test_filebeat_registry import Registry, of_filestream, of_log
 
 HEADER = b"#a header that many files have\n" * 40
@@ -46,7 +46,7 @@ def test_of_a_log_that_was_copied_and_cut_the_copy_is_read(stopped: Callable[...
     state = stopped(of_log(log, 8))
     shutil.copy(log, log.with_name("app.log.1"))
     log.write_bytes(b"new\n")
-    takeover = taken_over(heir(log), state=state)
+    takeover = taken_over(successor(log), state=state)
     assert "it was cut" in judged(takeover)["app.log"].why
     assert read_on(log, takeover.rows["app"]) == [*LINES.splitlines(), b"new"]
 
@@ -61,7 +61,7 @@ def test_one_that_was_copied_and_cut_and_has_grown_beyond_the_position_is_no_lon
     else:
         shutil.copy(log, log.with_name("app.log.1"))
     log.write_bytes(b"new1234\nnew2\n")
-    takeover = taken_over(heir(log), state=state)
+    takeover = taken_over(successor(log), state=state)
     assert judged(takeover)["app.log"].why.startswith("it was cut: app.log.1")
     assert read_on(log, takeover.rows["app"]) == [*LINES.splitlines(), b"new1234", b"new2"]
 
@@ -80,7 +80,7 @@ def test_a_copy_of_the_state_is_as_old_as_what_it_says_so_files_that_came_before
 def test_a_copy_that_somebody_made_of_a_log_refutes_nothing(stopped: Callable[..., PeerState], log: Path) -> None:
     state = stopped(of_log(log, 8))
     shutil.copy(log, log.with_name("app.log.bak"))
-    assert judged(taken_over(heir(log), state=state))["app.log"].taken
+    assert judged(taken_over(successor(log), state=state))["app.log"].taken
 
 
 def test_a_log_that_was_packed_and_removed_is_read_whole(stopped: Callable[..., PeerState], log: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_log_that_was_packed_and_removed_is_read_whole(stopped: Callable[..., 
     log.with_name("app.log.1.gz").write_bytes(gzip.compress(log.read_bytes()))
     log.unlink()
     log.write_bytes(b"new\n")  # it may get the inode of the one that is gone
-    takeover = taken_over(heir(log), state=state)
+    takeover = taken_over(successor(log), state=state)
     assert offsets(takeover) == {}
     assert read_on(log, takeover.rows["app"]) == [*LINES.splitlines(), b"new"]
 
@@ -97,7 +97,7 @@ def test_a_rotated_log_whose_position_is_not_proven_is_read_from_its_beginning(s
     state = stopped(of_log(log, 6))
     log.rename(log.with_name("app.log.1"))
     log.write_bytes(b"new\n")
-    takeover = taken_over(heir(log), state=state)
+    takeover = taken_over(successor(log), state=state)
     told = judged(takeover)["app.log.1"]
     assert not told.taken
     assert told.then == "it is read from the beginning (14 bytes)"
@@ -107,14 +107,14 @@ def test_a_rotated_log_whose_position_is_not_proven_is_read_from_its_beginning(s
 def test_of_two_positions_of_a_rotated_log_the_one_that_is_proven_counts(stopped: Callable[..., PeerState], log: Path) -> None:
     state = stopped(of_log(log, 6), of_filestream(log, 8))
     log.rename(log.with_name("app.log.1"))
-    takeover = taken_over(heir(log), state=state)
+    takeover = taken_over(successor(log), state=state)
     assert read_on(log, takeover.rows["app"]) == [b"three"]
 
 
 def test_a_log_that_was_renamed_by_a_rotation_that_broke_off_is_read_on(stopped: Callable[..., PeerState], log: Path) -> None:
     state = stopped(of_log(log, 8))
     log.rename(log.with_name("app.log.1"))
-    assert read_on(log, taken_over(heir(log), state=state).rows["app"]) == [b"three"]
+    assert read_on(log, taken_over(successor(log), state=state).rows["app"]) == [b"three"]
 
 
 def test_a_new_log_that_begins_as_the_one_that_was_rotated_is_not_taken_for_it(stopped: Callable[..., PeerState], log: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_new_log_that_begins_as_the_one_that_was_rotated_is_not_taken_for_it(s
     state = stopped(of_filestream(log, len(HEADER) + 4, hashlib.sha256(HEADER[:1024]).hexdigest(), "fingerprint"))
     log.rename(log.with_name("app.log.1"))
     log.write_bytes(HEADER + b"new\n")
-    takeover = taken_over(heir(log), state=state)
+    takeover = taken_over(successor(log), state=state)
     assert read_on(log, takeover.rows["app"]) == [b"two", *HEADER.splitlines(), b"new"]
 
 
@@ -131,7 +131,7 @@ def test_where_a_rotated_log_and_the_new_one_both_may_be_the_peers_both_are_read
     log.rename(log.with_name("app.log.1"))
     log.write_bytes(HEADER + b"two\n")
     state = stopped(of_filestream(log, len(HEADER), hashlib.sha256(HEADER[:1024]).hexdigest(), "fingerprint"))
-    takeover = taken_over(heir(log), state=state)
+    takeover = taken_over(successor(log), state=state)
     assert [one.why for one in takeover.judgements] == 2 * [
         "2 files have the same SHA-256 of the first 1,024 bytes, and the peer keeps nothing else"
     ]
@@ -142,7 +142,7 @@ def test_an_entry_that_is_older_than_the_file_with_its_inode_is_of_another_file_
     stopped: Callable[..., PeerState], log: Path
 ) -> None:
     key, value = of_log(log, 4, timestamp=[0, int(time.time()) - 60])
-    takeover = taken_over(heir(log), state=stopped((key, value)))
+    takeover = taken_over(successor(log), state=stopped((key, value)))
     told = judged(takeover)["app.log"]
     assert (told.taken, told.why) == (False, "it was made after the peer last saved where it was")
     assert read_on(log, takeover.rows["app"]) == LINES.splitlines()
@@ -151,12 +151,12 @@ def test_an_entry_that_is_older_than_the_file_with_its_inode_is_of_another_file_
 def test_an_inode_without_a_device_counts_only_on_the_device_of_the_directory_that_it_was_in(log: Path) -> None:
     """`/proc` is another one, and files of two devices may have one inode number."""
     other = PeerPosition(4, "/proc/app.log", inode=log.stat().st_ino)
-    takeover = taken_over(heir(log), state=PeerState((other,), time.time_ns()))
+    takeover = taken_over(successor(log), state=PeerState((other,), time.time_ns()))
     assert not judged(takeover)[log.name].taken
     assert offsets(takeover) == {}
     beside = log.parent.parent / "elsewhere" / "app.log"
     beside.parent.mkdir()
-    takeover = taken_over(heir(log), state=PeerState((other._replace(path=str(beside)),), time.time_ns()))
+    takeover = taken_over(successor(log), state=PeerState((other._replace(path=str(beside)),), time.time_ns()))
     assert [one.position for one in offsets(takeover).values()] == [4]
 
 
@@ -169,7 +169,7 @@ def test_a_log_that_a_link_led_to_is_found_where_it_was_rotated(log: Path) -> No
     state = PeerState((position,), time.time_ns())
     log.rename(log.with_name("app.log.20261121-050000"))
     log.write_bytes(b"new\n")
-    takeover = taken_over(heir(link.parent / "*.log", follow_symlinks="true", symlink_roots=[str(log.parent)]), state=state)
+    takeover = taken_over(successor(link.parent / "*.log", follow_symlinks="true", symlink_roots=[str(log.parent)]), state=state)
     assert [one.position for one in offsets(takeover).values()] == [4]
     assert sorted(read_on(link.parent / "*.log", takeover.rows["app"], follow_symlinks=True, symlink_roots=(str(log.parent),))) == [
         b"new",

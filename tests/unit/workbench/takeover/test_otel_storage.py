@@ -16,7 +16,7 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.workbench.takeover import otel_storage
 from copycat_agent.workbench.takeover.peer_state import PeerState
 from tests.unit.workbench.takeover.bolts import SIZE, branched, inline, meta
-from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, judged, offsets, read_on, refused, taken_over
+from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, judged, offsets, read_on, refused, successor, taken_over
 
 BY_BBOLT = (
     "eNrt2D1Lw0AYwPG2voE4dPELnJu05dqqQ8DBF8ShKGinLnKaSxtM05pcEC0O+iX8Hi7ufgsFP4LgLqIXGwsO4uDgC/8fHHfPkee5I2R5kssNjWfzw93MQyFd"
@@ -65,7 +65,7 @@ def read(tmp_path: Path, *files: dict[str, Any], made: Callable[[dict[bytes, byt
 def test_the_agent_goes_on_where_a_receiver_was(tmp_path: Path, log: Path, made: Any, has_path: bool) -> None:
     others = [known(b"other %d" % number + b"x" * 900, number) for number in range(20)] if made is branched else []
     state = read(tmp_path, *others, known(LINES[:8], 8, str(log) if has_path else ""), made=made)
-    takeover = taken_over(heir(log), state=state)
+    takeover = taken_over(successor(log), state=state)
     assert judged(takeover)["app.log"].why == "same first 8 bytes, a line ends before byte 8, 6 bytes more since"
     assert read_on(log, takeover.rows["app"]) == [b"three"]
 
@@ -77,7 +77,7 @@ def test_a_file_that_bbolt_itself_has_written_is_read(tmp_path: Path) -> None:
 
 def test_positions_that_a_real_receiver_has_written_as_protobuf_are_taken(tmp_path: Path, log: Path) -> None:
     state = otel_storage.read(written(tmp_path, zlib.decompress(base64.b64decode(BY_RECEIVER))))
-    takeover = taken_over(heir(log), state=state)
+    takeover = taken_over(successor(log), state=state)
     assert judged(takeover)["app.log"].why == "same first 8 bytes, a line ends before byte 8, 6 bytes more since"
     assert read_on(log, takeover.rows["app"]) == [b"three"]
 
@@ -86,7 +86,7 @@ def test_a_rotated_file_that_does_not_prove_its_position_is_named_once_with_what
     state = read(tmp_path, known(LINES[:8], 6))
     log.rename(log.with_name("app.log.1"))
     log.write_bytes(b"new\n")
-    told = taken_over(heir(log.with_name("app.log*")), state=state).judgements
+    told = taken_over(successor(log.with_name("app.log*")), state=state).judgements
     (rotated,) = [one for one in told if one.path.endswith(".1")]
     assert (rotated.taken, rotated.is_there) == (False, True)
     assert "from the beginning" in rotated.then
@@ -103,7 +103,7 @@ def test_files_of_earlier_polls_are_read_as_well(tmp_path: Path) -> None:
 
 def test_first_bytes_that_several_files_have_say_nothing(tmp_path: Path, log: Path) -> None:
     log.with_name("b.log").write_bytes(LINES)
-    takeover = taken_over(heir(log.with_name("*.log")), state=read(tmp_path, known(LINES[:8], 8)))
+    takeover = taken_over(successor(log.with_name("*.log")), state=read(tmp_path, known(LINES[:8], 8)))
     assert offsets(takeover) == {}
     assert "2 files have the same first 8 bytes" in judged(takeover)["b.log"].why
 
@@ -112,7 +112,7 @@ def test_a_rotated_file_is_found_by_its_first_bytes(tmp_path: Path, log: Path) -
     state = read(tmp_path, known(LINES[:8], 8))
     log.rename(log.with_name("app.log.1"))
     log.write_bytes(b"new\n")
-    takeover = taken_over(heir(log), state=state)
+    takeover = taken_over(successor(log), state=state)
     assert sorted(read_on(log, takeover.rows["app"])) == [b"new", b"three"]
 
 

@@ -16,7 +16,7 @@ from copycat_agent.workbench.takeover import PeerState, filebeat_registry, flume
 from copycat_agent.workbench.takeover.peer_state import PeerPosition
 from tests.rig.waiting import wait_until
 from tests.unit.workbench.takeover.following import following
-from tests.unit.workbench.takeover.peers import heir, read_on, read_spooled, spooling, taken_over
+from tests.unit.workbench.takeover.peers import read_on, read_spooled, spooling, successor, taken_over
 from tests.unit.workbench.takeover.rotating import RotatingLog, assert_nothing_lost
 
 pytestmark = [
@@ -177,7 +177,7 @@ def test_the_agent_goes_on_behind_the_last_line_that_the_product_handed_on(
         peer.end()
     with log.open("ab") as file:
         file.write(b"new\n")
-    assert read_on(log, taken_over(heir(log), state=state()).rows["app"]) == [b"new"]
+    assert read_on(log, taken_over(successor(log), state=state()).rows["app"]) == [b"new"]
 
 
 def test_the_product_is_killed_in_the_middle_of_a_rotating_log_and_nothing_is_lost(
@@ -196,7 +196,7 @@ def test_the_product_is_killed_in_the_middle_of_a_rotating_log_and_nothing_is_lo
         rotating.kill_in_the_middle(peer.await_lines, lambda: peer.kill_when(has_handed_on_what_it_saved))
         handed_on = peer.lines
     left = state()
-    repeated = set(assert_nothing_lost(rotating, handed_on, read_on(log, taken_over(heir(log), state=left).rows["app"])))
+    repeated = set(assert_nothing_lost(rotating, handed_on, read_on(log, taken_over(successor(log), state=left).rows["app"])))
     for inode, part in rotating.files:
         behind = b"".join(line + b"\n" for line in part)[saved_in(left, inode, part) :]
         assert repeated & set(part) <= set(behind.splitlines())
@@ -221,7 +221,7 @@ def test_filebeat_is_killed_when_its_registry_has_a_snapshot_and_operations_behi
     saved = saved_in(state, log.stat().st_ino, lines) // len(b"line 00000000\n")
     assert 0 < saved <= len(handed_on)
     assert handed_on == lines[: len(handed_on)]
-    assert read_on(log, taken_over(heir(log), state=state).rows["app"]) == lines[saved:]
+    assert read_on(log, taken_over(successor(log), state=state).rows["app"]) == lines[saved:]
 
 
 @pytest.mark.parametrize("policy", ["rename", "tracker_dir"])

@@ -13,7 +13,7 @@ import pytest
 
 from copycat_agent.workbench.takeover import rsyslog_state
 from tests.unit.workbench.takeover.following import Peer, following
-from tests.unit.workbench.takeover.peers import assert_never_crashes, heir, judged, read_on, refused, taken_over
+from tests.unit.workbench.takeover.peers import assert_never_crashes, judged, read_on, refused, successor, taken_over
 from tests.unit.workbench.takeover.rotating import RotatingLog, assert_nothing_lost
 
 needs_rsyslog = pytest.mark.skipif(shutil.which("rsyslogd") is None, reason="rsyslog is not installed")
@@ -56,7 +56,7 @@ def test_the_agent_goes_on_behind_the_last_line_that_rsyslog_handed_on(tmp_path:
         handed_on = peer.lines
     with log.open("ab") as file:
         file.write(b" and ended\nnew\n")
-    takeover = taken_over(heir(log), state=rsyslog_state.read(tmp_path / "rsyslog" / "state"))
+    takeover = taken_over(successor(log), state=rsyslog_state.read(tmp_path / "rsyslog" / "state"))
     why = judged(takeover)["app.log"].why
     assert why.startswith("same inode, a line ends" if count == 3 else "same inode, same hash of the first 512 bytes, a line ends")
     assert handed_on == numbered(0, count).splitlines()
@@ -71,7 +71,7 @@ def test_a_record_of_several_lines_that_rsyslog_had_begun_is_read_whole(tmp_path
         time.sleep(0.3)
         peer.end()
         assert peer.lines == [b"2025 a\\n  b"]
-    takeover = taken_over(heir(log), state=rsyslog_state.read(tmp_path / "rsyslog" / "state"))
+    takeover = taken_over(successor(log), state=rsyslog_state.read(tmp_path / "rsyslog" / "state"))
     assert read_on(log, takeover.rows["app"]) == [b"2026 c", b"  d", b"  e"]
 
 
@@ -82,7 +82,7 @@ def test_rsyslog_is_killed_in_the_middle_of_a_rotating_log_and_nothing_is_lost(t
         rotating.kill_in_the_middle(peer.await_lines, lambda: peer.end(signal.SIGKILL))
         handed_on = peer.lines
     state = rsyslog_state.read(tmp_path / "rsyslog" / "state")
-    both = set(assert_nothing_lost(rotating, handed_on, read_on(log, taken_over(heir(log), state=state).rows["app"])))
+    both = set(assert_nothing_lost(rotating, handed_on, read_on(log, taken_over(successor(log), state=state).rows["app"])))
     kept = {one.inode for one in state.positions if not one.unusable}  # it deletes the state of a file that is rotated twice
     repeated = [both & set(part) for inode, part in rotating.files if inode in kept]
     assert repeated
@@ -95,7 +95,7 @@ def test_a_state_that_a_crash_has_cut_is_told_and_its_file_is_read_anew(tmp_path
     state = tmp_path / "state"
     state.mkdir()
     (state / f"imfile-state:{log.stat().st_ino}").write_text(content)
-    takeover = taken_over(heir(log), state=rsyslog_state.read(state))
+    takeover = taken_over(successor(log), state=rsyslog_state.read(state))
     told = judged(takeover)["app.log"]
     assert (told.taken, told.is_there) == (False, True)
     assert "its state cannot be read" in told.why
@@ -109,7 +109,7 @@ def test_a_state_of_another_file_with_the_inode_is_refuted_by_the_hash(tmp_path:
     state.mkdir()
     values = {"filename": str(log), "prev_was_nl": 0, "curr_offs": 44, "strt_offs": 44}
     (state / f"imfile-state:{log.stat().st_ino}:0123456789abcdef").write_text(json.dumps(values))
-    told = judged(taken_over(heir(log), state=rsyslog_state.read(state)))["app.log"]
+    told = judged(taken_over(successor(log), state=rsyslog_state.read(state)))["app.log"]
     assert not told.taken
     assert "begins with other bytes" in told.why
 

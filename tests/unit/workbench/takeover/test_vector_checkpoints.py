@@ -12,7 +12,7 @@ import pytest
 from copycat_agent.workbench.takeover import vector_checkpoints
 from copycat_agent.workbench.takeover.peer_state import PeerState
 from copycat_agent.workbench.takeover.vector_checkpoints import crc64
-from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, heir, judged, offsets, read_on, refused, taken_over
+from tests.unit.workbench.takeover.peers import LINES, assert_never_crashes, judged, offsets, read_on, refused, successor, taken_over
 
 
 def modified(ago_seconds: float = 0) -> str:
@@ -50,7 +50,7 @@ def test_the_checksum_is_that_of_the_catalogue_of_crcs() -> None:
 def test_the_agent_goes_on_where_the_source_was(tmp_path: Path, log: Path, kind: str) -> None:
     info = log.stat()
     told: object = [info.st_dev, info.st_ino] if kind == "dev_inode" else crc64(b"one\n")
-    takeover = taken_over(heir(log), state=read(tmp_path, ({kind: told}, 8)))
+    takeover = taken_over(successor(log), state=read(tmp_path, ({kind: told}, 8)))
     same = "same device and inode" if kind == "dev_inode" else "same checksum of the first line"
     assert judged(takeover)["app.log"].why == f"{same}, a line ends before byte 8, 6 bytes more since"
     assert read_on(log, takeover.rows["app"]) == [b"three"]
@@ -63,7 +63,7 @@ def test_checkpoints_that_a_real_file_source_has_written_are_taken(tmp_path: Pat
         '{"version":"1","checkpoints":[{"fingerprint":{"first_lines_checksum":1183175558019633866},"position":14,'
         '"modified":"2026-11-28T17:52:46.069948896Z"}]}'.replace("2026-11-28T17:52:46.069948896Z", modified())
     )
-    takeover = taken_over(heir(log), state=vector_checkpoints.read(path.parent))
+    takeover = taken_over(successor(log), state=vector_checkpoints.read(path.parent))
     with log.open("ab") as file:
         file.write(b" and ended\n")
     assert read_on(log, takeover.rows["app"]) == [b"part and ended"]
@@ -98,19 +98,19 @@ def test_a_rotated_file_is_found_by_its_first_line(tmp_path: Path, log: Path, pa
     log.rename(log.with_name("app.log.1"))
     log.write_bytes(b"new\n")
     include = log.with_name(pattern)
-    takeover = taken_over(heir(include), state=state)
+    takeover = taken_over(successor(include), state=state)
     assert sorted(read_on(include, takeover.rows["app"])) == [b"new", b"three"]
 
 
 def test_files_that_begin_with_the_same_line_are_not_told_apart(tmp_path: Path, log: Path) -> None:
     log.with_name("b.log").write_bytes(LINES)
-    takeover = taken_over(heir(log.with_name("*.log")), state=read(tmp_path, (first_line(b"one\n"), 8)))
+    takeover = taken_over(successor(log.with_name("*.log")), state=read(tmp_path, (first_line(b"one\n"), 8)))
     assert offsets(takeover) == {}
     assert "2 files have the same checksum" in judged(takeover)["app.log"].why
 
 
 def test_a_checkpoint_of_no_file_that_is_there_is_told(tmp_path: Path, log: Path) -> None:
-    takeover = taken_over(heir(log), state=read(tmp_path, (first_line(b"other\n"), 8), ({"checksum": 5}, 3)))
+    takeover = taken_over(successor(log), state=read(tmp_path, (first_line(b"other\n"), 8), ({"checksum": 5}, 3)))
     told = [one.why for one in takeover.judgements if one.position is not None]
     assert told[0] == "no file that is read is that one"
     assert "by checksum, which cannot be compared" in told[1]
