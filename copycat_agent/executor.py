@@ -15,7 +15,7 @@ from copycat_agent.batch.run import BatchRun
 from copycat_agent.delivery.at_least_once import AtLeastOnceTask
 from copycat_agent.delivery.batch_outcomes import unanswered_results
 from copycat_agent.delivery.exactly_once.task import ExactlyOnceTask
-from copycat_agent.delivery.into_files import FilesTask
+from copycat_agent.delivery.files_delivery import FilesTask
 from copycat_agent.encoding.encoder import Encoder, compiled
 from copycat_agent.errors import CopycatError, DataError, FatalError, bug_words
 from copycat_agent.producer import ProducerPool

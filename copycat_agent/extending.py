@@ -7,8 +7,8 @@ are written against this contract import nothing else of the package (`ON_CONTRA
 from __future__ import annotations
 
 from copycat_agent.converters import CONVERTERS, Converter, ConverterKind, Site
-from copycat_agent.converters.reading import values_reader
-from copycat_agent.converters.understood import ValuesReader
+from copycat_agent.converters.decoded_value import ValuesReader
+from copycat_agent.converters.value_readers import values_reader
 from copycat_agent.errors import BlockedError, CopycatError, DamageError, DataError, FatalError, FileError, RetriableError
 from copycat_agent.formats import Chunk, Envelope, Envelopes, Frame, Gap, LongLine, Parsed, RecordFile, RecordFormat, SkippedRest, Unparsed
 from copycat_agent.formats.arrow_rows import ArrowRows

@@ -111,17 +111,17 @@ They are imported when a definition asks for what they bring, by its name in a t
 """
 
 LATE: dict[tuple[str, str], str] = {
-    ("formats", "copycat_agent.formats.records.avro_reading"): "imports fastavro, 0.12 s that an agent of log files does without",
+    ("formats", "copycat_agent.formats.records.avro_format"): "imports fastavro, 0.12 s that an agent of log files does without",
     ("formats", "copycat_agent.formats.records.parquet_values"): "imports pyarrow, for rows of columns that are looked at one by one",
-    ("formats", "copycat_agent.formats.records.parquet_reading"): "imports pyarrow, 0.25 s and 40 MiB that log files do without",
+    ("formats", "copycat_agent.formats.records.parquet_format"): "imports pyarrow, 0.25 s and 40 MiB that log files do without",
     ("sinks", "copycat_agent.sinks.formats.parquet_files"): "imports pyarrow, as parquet_reading",
     ("sinks", "copycat_agent.sinks.formats.avro_files"): "imports fastavro, as avro_form",
-    ("encoding", "copycat_agent.formats.records.avro_reading"): "imports fastavro, as avro_form",
+    ("encoding", "copycat_agent.formats.records.avro_format"): "imports fastavro, as avro_form",
     ("converters", "copycat_agent.converters.avro_form"): "imports fastavro, 0.1 s that other converters do without",
     ("converters", "copycat_agent.converters.json_form"): "imports jsonschema, 0.1 s that other converters do without",
     ("converters", "copycat_agent.converters.proto_form"): "imports protobuf and its compiler, 0.1 s that others do without",
     ("converters", "copycat_agent.converters.proto_reading"): "as proto_form",
-    ("converters", "copycat_agent.converters.converting"): "imports the client of schema registries, 0.24 s",
+    ("converters", "copycat_agent.converters.schema_converter"): "imports the client of schema registries, 0.24 s",
     ("converters", "copycat_agent.converters.registry_access"): "imports the client of schema registries, 0.24 s",
     ("converters", "copycat_agent.converters.registered_reading"): "as registry_access, and fastavro",
     ("__main__", "copycat_agent.probe"): "one command of all needs it",
@@ -156,7 +156,7 @@ LATE: dict[tuple[str, str], str] = {
     ("sinks", "botocore.exceptions"): "as above",
     ("sinks", "obstore.auth.boto3"): "as above",
     ("agent", "copycat_agent.metrics"): "imports prometheus_client, which the first record should not wait for",
-    ("cli", "copycat_agent.agent.carriers"): "0.4 s, for the few who check for a cluster",
+    ("cli", "copycat_agent.agent.executor_choice"): "0.4 s, for the few who check for a cluster",
     ("cli", "copycat_agent.definitions"): "0.6 s that commands which only ask the agent do without",
     ("cli", "copycat_agent.options"): "0.15 s, as definitions",
     ("cli", "copycat_agent.spark.sql_local"): "imports pyspark, 0.2 s, for the few definitions with a query that are tried or tested",
@@ -171,10 +171,8 @@ LATE: dict[tuple[str, str], str] = {
 """Imports inside functions that are meant: (module or package, what it imports) -> reason. A reason is a slow library, never a cycle."""
 
 SAME_NAMES: dict[str, str] = {
-    "Catalog": "what a source knows of its files: log files and spool directories keep different things of them",
     "backfill": "a command is named after the package that does its work",
     "base": "the contract of a package's parts: of a source, a transform, a converter, a delivery",
-    "catalog": "as the class",
     "demo": "a command is named after the module that does its work",
     "losses": "a command is named after what it shows",
     "run": "the command runs the agent, the module one batch",

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from copycat_agent import __version__, failpoints, logs
-from copycat_agent.agent.carriers import Elsewhere, executor_of, host_of
-from copycat_agent.agent.files import DefinitionFiles, DefinitionWatcher, WantedDefinitions
-from copycat_agent.agent.kept_files import SystemdDescriptorStore, known_files
-from copycat_agent.agent.leading import LeaderElection, StoppedError
+from copycat_agent.agent.definition_files import DefinitionFiles, DefinitionWatcher, WantedDefinitions
+from copycat_agent.agent.descriptor_store import SystemdDescriptorStore, known_files
+from copycat_agent.agent.executor_choice import Elsewhere, executor_of, host_of
+from copycat_agent.agent.leader_election import LeaderElection, StoppedError
 from copycat_agent.agent.reloading import Reloader
 from copycat_agent.api.server import ApiServer
 from copycat_agent.control import AgentView, Control, ReloadResult
@@ -116,8 +116,8 @@ class Agent(Control):
         `until_idle`: connectors end when all present data is read; bounded Spark jobs do the work, not resident ones.
         `tracked`: their accounts say where records are in Kafka. `rebuild`: a damaged store is replaced for connectors whose positions
         are in Kafka, see `OffsetStore.open`. `manager` keeps open files for the next process of the service. `queries`: see
-        `SparkHost.start`; a query that comes later only takes longer. `master`: where tasks run, see `carriers`. `leading`: state is in
-        Kafka, and this process leads.
+        `SparkHost.start`; a query that comes later only takes longer. `master`: where tasks run, see `executor_choice`. `leading`: state is
+        in Kafka, and this process leads.
         Raises FatalError when another agent holds the state directory, the store is damaged, or there is no Java.
         """
         _raise_file_limit()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
-    from copycat_agent.agent.files import DefinitionFiles, WantedDefinitions
+    from copycat_agent.agent.definition_files import DefinitionFiles, WantedDefinitions
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import AgentOptions, Definition
     from copycat_agent.worker import Worker

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, get_args
 from copycat_agent import logs
 from copycat_agent.api import RefusedRequestError, is_name
 from copycat_agent.api.rate_history import LOOKS, SPAN_SECONDS, RateHistory
-from copycat_agent.api.words import TROUBLED_FILES
+from copycat_agent.api.status_text import TROUBLED_FILES
 from copycat_agent.control import Control, ReloadResult
 from copycat_agent.definitions import origins
 from copycat_agent.errors import CopycatError, UnknownConnectorError

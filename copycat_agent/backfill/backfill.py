@@ -20,7 +20,7 @@ from copycat_agent import logs
 from copycat_agent.agent.reloading import ConnectorRenames, find_renames
 from copycat_agent.backfill.summary import RunPart, Summary, summarise
 from copycat_agent.definitions import load_directory
-from copycat_agent.delivery.exactly_once.attempts import KafkaAccess, MakeKafkaAccess, kafka_access
+from copycat_agent.delivery.exactly_once.opening_attempts import KafkaAccess, MakeKafkaAccess, kafka_access
 from copycat_agent.encoding.window import WindowedDefinition, WindowOptions
 from copycat_agent.errors import BusyError, CopycatError, FatalError
 from copycat_agent.executor import Executor, resolved
@@ -193,7 +193,7 @@ MOST_TASKS = 64
 
 @dataclass(frozen=True, slots=True)
 class BackfillJob:
-    """The work of a run. `make_source` None: what the definition matches, else see `given.maker`. `rate`: bytes per second, 0 for no limit.
+    """The work of a run. `make_source` None: what the definition matches, else see `path_source.maker`. `rate`: bytes per second, 0: any.
 
     `home` is the directory of the store: the agent's state directory, or a run's own. `directory` holds the agent's definitions, which
     decide what `renamed_from` takes over; None: nothing.

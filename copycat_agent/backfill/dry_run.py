@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from copycat_agent import logs
+from copycat_agent.backfill.backfill_file import BackfillFile
 from copycat_agent.backfill.delivered import EarlierDeliveries, EarlierDelivery
-from copycat_agent.backfill.given_file import BackfillFile
 from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError
 from copycat_agent.formats import Chunk, Parsed

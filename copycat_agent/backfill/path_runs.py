@@ -28,7 +28,7 @@ from copycat_agent import logs
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.model import SourceOffset, SourcePartition, offsets_in
 from copycat_agent.offsets.document import saved_rows, to_documents
-from copycat_agent.offsets.looking import saved_offsets
+from copycat_agent.offsets.store_reader import saved_offsets
 from copycat_agent.sources.files.paths.matching import excluded_by
 from copycat_agent.sources.files.reading.address import is_remote, parse_address
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from copycat_agent.batch.policy import StopAt, messages_of, policy_of
 from copycat_agent.batch.progress import SplitProgress
-from copycat_agent.batch.refused import RefusedRecordSearch
+from copycat_agent.batch.refused_record_search import RefusedRecordSearch
 from copycat_agent.batch.sending import ChunkSender, EndCheck, Sender, Tap
 from copycat_agent.display import NOTHING_SECRET
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder

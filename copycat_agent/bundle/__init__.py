@@ -28,7 +28,7 @@ from copycat_agent.bundle.redacting import known_secrets, redacted
 from copycat_agent.definitions import load_directory
 from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX
 from copycat_agent.errors import CopycatError
-from copycat_agent.offsets.looking import store_outline
+from copycat_agent.offsets.store_reader import store_outline
 from copycat_agent.options import AgentOptions
 from copycat_agent.small_files import is_directory, read_small_file
 from copycat_agent.spark.java import find_java

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import typer
 
 from copycat_agent import logs
-from copycat_agent.backfill import given
+from copycat_agent.backfill import path_source
 from copycat_agent.backfill.backfill import BackfillJob
 from copycat_agent.backfill.delivered import EarlierDeliveries
 from copycat_agent.backfill.dry_run import plan_of
@@ -25,7 +25,7 @@ from copycat_agent.display import age, size, visible
 from copycat_agent.encoding.window import WindowOptions
 from copycat_agent.errors import FatalError
 from copycat_agent.model import offsets_in
-from copycat_agent.offsets.looking import offsets_of, saved_offsets
+from copycat_agent.offsets.store_reader import offsets_of, saved_offsets
 from copycat_agent.options import Definition, LimitsOptions
 from copycat_agent.sources import SOURCES
 from copycat_agent.sources.contract import PolledOptions
@@ -106,7 +106,7 @@ def resolve_run(definition: Definition, settings: AgentSettings, asked: Backfill
     if run.remote:
         make = remote_maker(kind, run.remote)
     else:
-        make = given.maker(kind, run.files, None if run.again else delivered_before(definition, settings, run))
+        make = path_source.maker(kind, run.files, None if run.again else delivered_before(definition, settings, run))
     window = None
     if run.since_ms is not None or run.until_ms is not None:
         window = WindowOptions(since_ms=run.since_ms, until_ms=run.until_ms, time_field=run.time_field)

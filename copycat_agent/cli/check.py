@@ -143,7 +143,7 @@ def _query_problem(definition: Definition, path: Path, sql: LocalSql) -> Problem
 
 def _with_cluster(loaded: LoadResult, master: str, options: SparkOptions) -> LoadResult:
     """Returns `loaded` with a problem for each definition that `run --master` would not run."""
-    from copycat_agent.agent.carriers import doubts_about, refused_on  # noqa: PLC0415 - 0.4 s, for those who ask about a cluster
+    from copycat_agent.agent.executor_choice import doubts_about, refused_on  # noqa: PLC0415 - 0.4 s, for those who ask about a cluster
 
     def look(definition: Definition, path: Path) -> Problem | None:
         error = refused_on(master, definition, options.conf) if definition.enabled else None

@@ -26,7 +26,7 @@ from copycat_agent.definitions import load_directory
 from copycat_agent.demo import TOPICS, Proof, Traffic, prove, write_definitions
 from copycat_agent.dev_broker import KAFKA_VERSION, DevBroker, fetch_kafka
 from copycat_agent.errors import CopycatError, FatalError
-from copycat_agent.producer.consuming import read_topic
+from copycat_agent.producer.topic_reader import read_topic
 from copycat_agent.worker import State, Status
 
 _RATE_SECONDS = 2.0

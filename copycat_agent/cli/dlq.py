@@ -35,7 +35,7 @@ from copycat_agent.definitions import load_directory
 from copycat_agent.dlq import LetterPlace, Replay, ReplayProgress, Survey, group_of, latest, saved_progress, survey
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.options import Definition
-from copycat_agent.producer.consuming import TopicReader
+from copycat_agent.producer.topic_reader import TopicReader
 from copycat_agent.small_files import is_directory
 
 _PLACE = re.compile(r"(\d{1,9}):(\d{1,18})", re.ASCII)

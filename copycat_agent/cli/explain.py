@@ -17,13 +17,13 @@ from copycat_agent.cli.agent_client import find_agent
 from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir, leave, say_problems
 from copycat_agent.cli.explain_view import Explanation, entry, text_of
 from copycat_agent.cli.plan import LiveAgent
+from copycat_agent.cli.record_preview import MOST_BYTES, first_records
 from copycat_agent.cli.running import resolve_settings
-from copycat_agent.cli.unsent import MOST_BYTES, first_records
 from copycat_agent.definitions import LoadResult, load_directory
 from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import SavedRow, SourcePartition
-from copycat_agent.offsets.looking import saved_offsets
+from copycat_agent.offsets.store_reader import saved_offsets
 from copycat_agent.options import Definition
 from copycat_agent.sources.files.reading.address import is_remote
 from copycat_agent.workbench.explaining import OptionKey, all_keys, asked, find_keys, near_keys

@@ -6,14 +6,14 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from copycat_agent.cli.shown import EXACTLY_ONCE, READERS, as_json
-from copycat_agent.cli.unsent import FirstRecord, FirstRecords
+from copycat_agent.cli.record_preview import FirstRecord, FirstRecords
+from copycat_agent.cli.value_text import EXACTLY_ONCE, READERS, as_json
 from copycat_agent.display import age, visible
 from copycat_agent.model import SourceOffset
 from copycat_agent.options import Definition, Options
 from copycat_agent.sources.base import FileDetail, FileView
 from copycat_agent.sources.files.identity import Identity
-from copycat_agent.sources.log_file.beginning.placing import is_file_key
+from copycat_agent.sources.log_file.beginning.manual_position import is_file_key
 from copycat_agent.templates import time_text
 from copycat_agent.workbench.explaining import PathAnswer
 

@@ -13,7 +13,7 @@ import typer
 
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir, leave
-from copycat_agent.cli.taking_over import judged, save
+from copycat_agent.cli.import_positions import judged, save
 from copycat_agent.definitions import load_content
 from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX
 from copycat_agent.display import visible

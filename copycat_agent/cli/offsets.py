@@ -21,7 +21,7 @@ from copycat_agent.errors import CopycatError, DataError, UnknownConnectorError
 from copycat_agent.model import SourcePartition, offsets_in
 from copycat_agent.offsets.agent_identity import is_uuid
 from copycat_agent.offsets.document import to_documents
-from copycat_agent.sources.log_file.beginning.placing import place
+from copycat_agent.sources.log_file.beginning.manual_position import place
 from copycat_agent.transactions.opening import Adopt
 
 

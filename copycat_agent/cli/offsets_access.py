@@ -28,7 +28,7 @@ from copycat_agent.offsets.document import changes_document, from_documents, not
 from copycat_agent.offsets.lanes import to_lanes_document
 from copycat_agent.options import HIDDEN, AgentOptions
 from copycat_agent.sources.contract import as_text
-from copycat_agent.sources.log_file.beginning.placing import LineRules, is_file_key
+from copycat_agent.sources.log_file.beginning.manual_position import LineRules, is_file_key
 from copycat_agent.sources.spool_dir.rows import is_range_key
 from copycat_agent.transactions.opening import Adopt
 

@@ -17,14 +17,14 @@ from copycat_agent.cli import exits
 from copycat_agent.cli.check import spark_for
 from copycat_agent.cli.common_options import Config, Directory, Format, Output, Socket, StateDir, leave, say_problems
 from copycat_agent.cli.running import resolve_settings
-from copycat_agent.cli.shown import EXACTLY_ONCE
+from copycat_agent.cli.value_text import EXACTLY_ONCE
 from copycat_agent.definitions import LoadResult, load_directory
 from copycat_agent.display import visible
 from copycat_agent.encoding.layout import host_name
 from copycat_agent.errors import DataError, RetriableError
 from copycat_agent.model import Loss, Record, SavedRow, SourcePartition
 from copycat_agent.offsets.document import saved_rows
-from copycat_agent.offsets.looking import offsets_of, saved_offsets
+from copycat_agent.offsets.store_reader import offsets_of, saved_offsets
 from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES, FileView, Lag, LooksLater, create_source
 from copycat_agent.sources.contract import PolledOptions

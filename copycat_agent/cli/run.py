@@ -30,9 +30,9 @@ from copycat_agent.cli.common_options import (
     start_logging,
     use_color,
 )
+from copycat_agent.cli.record_preview import show_records
 from copycat_agent.cli.run_progress import UntilIdle, as_document, failed_files
 from copycat_agent.cli.running import StopSignals, overrides, resolve_settings
-from copycat_agent.cli.unsent import show_records
 from copycat_agent.definitions import NO_ADDRESS
 from copycat_agent.spark.cluster_host import is_cluster
 from copycat_agent.systemd import ServiceManager

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from copycat_agent.api import address
-from copycat_agent.api.words import (
+from copycat_agent.api.status_text import (
     TROUBLED_FILES,
     is_degraded,
     lag_words,
@@ -31,7 +31,7 @@ from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import Name, SomeName, find_agent
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, Socket, StateDir
 from copycat_agent.cli.screen import AgentSnapshot, AgentWatch, Rates, TableColumn, make_console, show, table
-from copycat_agent.cli.shown import EXACTLY_ONCE, exactly_once_facts, guarantee_of, spark
+from copycat_agent.cli.value_text import EXACTLY_ONCE, exactly_once_facts, guarantee_of, spark
 from copycat_agent.display import age, count, rate, size, visible
 
 LINE_CELLS = 15

@@ -21,8 +21,8 @@ from copycat_agent.cli import exits
 from copycat_agent.cli.check import QueryChecks
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, leave, say_problems, use_color
 from copycat_agent.cli.screen import make_console
-from copycat_agent.cli.shown import as_json, plain, type_of, value_text
 from copycat_agent.cli.try_view import assumed_words, hidden_in, masked
+from copycat_agent.cli.value_text import as_json, plain, type_of, value_text
 from copycat_agent.definitions import LoadedFile, find_agent_file, lines_of, load_agent, load_directory, load_file
 from copycat_agent.display import NOTHING_SECRET, SecretMask, printable, visible
 from copycat_agent.errors import CopycatError, DefinitionError, Problem

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from copycat_agent.api import AgentClient, address
-from copycat_agent.api.words import warnings
+from copycat_agent.api.status_text import warnings
 from copycat_agent.cli.agent_client import Name, find_agent
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, Socket, StateDir
 from copycat_agent.cli.keyboard import Keyboard, KeyPress

@@ -14,11 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from copycat_agent.api import AgentClient, AgentUnreachableError, MissingError, address
-from copycat_agent.api.words import connector_facts, reason_words
+from copycat_agent.api.status_text import connector_facts, reason_words
 from copycat_agent.cli.keyboard import KeyPress
 from copycat_agent.cli.screen import GAP, AgentSnapshot, AgentWatch
-from copycat_agent.cli.shown import exactly_once_facts, spark
 from copycat_agent.cli.status import LINE_CELLS, Lines, connectors_table, files_parts, state_text
+from copycat_agent.cli.value_text import exactly_once_facts, spark
 from copycat_agent.display import age, count, rate, size, visible
 from copycat_agent.errors import UnknownConnectorError
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
-from copycat_agent.cli.shown import as_json, leaves, plain, type_of, value_text
+from copycat_agent.cli.value_text import as_json, leaves, plain, type_of, value_text
 from copycat_agent.display import SecretMask, visible
 from copycat_agent.options import Definition
 from copycat_agent.templates import time_text

@@ -62,12 +62,12 @@ def _registered(options_type: type[SchemaOptions], load: Callable[[], _Form]) ->
     """Returns the kind of a converter with schemas in a registry: it writes the schema's id, then the fields in the schema's form."""
 
     def build(options: Any, site: Site) -> Converter:  # noqa: ANN401 - of `options_type`
-        from copycat_agent.converters import converting, registry_access  # noqa: PLC0415 - import the registry's client
+        from copycat_agent.converters import registry_access, schema_converter  # noqa: PLC0415 - import the registry's client
 
         if site.registry is None:
             msg = f"converter {options.type} needs converters.schema_registry"
             raise ValueError(msg)
-        return converting.SchemaConverter(options, site, load()[0](options), registry_access.registry_of(site.registry))
+        return schema_converter.SchemaConverter(options, site, load()[0](options), registry_access.registry_of(site.registry))
 
     def problems(options: Any, site: Site) -> Iterable[ConverterProblem]:  # noqa: ANN401 - as above
         yield from schema_problems(options, site)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from copycat_agent.formats.records.avro_reading import BadAvroSchemaError
+from copycat_agent.formats.records.avro_format import BadAvroSchemaError
 
 _NAMED = ("record", "error", "enum", "fixed")
 

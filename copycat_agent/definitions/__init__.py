@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from copycat_agent.definitions.composing import compose, compose_agent, overridden
-from copycat_agent.definitions.loaded import (
+from copycat_agent.definitions.load_result import (
     NO_ADDRESS,
     LoadedFile,
     LoadResult,

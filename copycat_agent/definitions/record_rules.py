@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, get_args
 
 from copycat_agent.converters import CONVERTERS, ConverterProblem, Site, registry_problems
-from copycat_agent.converters.reading import READABLE
+from copycat_agent.converters.value_readers import READABLE
 from copycat_agent.definitions.kafka_rules import lacking
 from copycat_agent.definitions.models import Loc, key_of, markers
 from copycat_agent.definitions.options_reader import InvalidValue, Reader

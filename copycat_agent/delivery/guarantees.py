@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from copycat_agent.delivery.at_least_once import AtLeastOnceGuarantee
-from copycat_agent.delivery.exactly_once.attempts import OPENINGS_AT_ONCE, MakeKafkaAccess, kafka_access
 from copycat_agent.delivery.exactly_once.guarantee import ExactlyOnceGuarantee
-from copycat_agent.delivery.into_files import FilesGuarantee
+from copycat_agent.delivery.exactly_once.opening_attempts import OPENINGS_AT_ONCE, MakeKafkaAccess, kafka_access
+from copycat_agent.delivery.files_delivery import FilesGuarantee
 from copycat_agent.fair_executor import FairExecutor
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from copycat_agent.formats import Draft
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.options import Definition
 from copycat_agent.producer import Message, RefusedRecordError, TaskProducer
-from copycat_agent.producer.consuming import TopicReader
+from copycat_agent.producer.topic_reader import TopicReader
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.templates.metadata import UNKNOWN, RecordOrigin, TopicPlace
 from copycat_agent.transforms.sql import sql_at

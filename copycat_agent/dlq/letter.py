@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 from copycat_agent.encoding import letters
 from copycat_agent.errors import DamageError, DataError
 from copycat_agent.formats import Draft, Envelope, Frames, Parsed, RecordFormat
-from copycat_agent.producer.consuming import Received
+from copycat_agent.producer.topic_reader import Received
 
 _NUMBER = re.compile(rb"\d{1,19}")
 _TIME = re.compile(rb"-?\d{1,19}")

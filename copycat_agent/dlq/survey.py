@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from copycat_agent.dlq.letter import DeadLetter, parse
 from copycat_agent.options import Definition
-from copycat_agent.producer.consuming import GroupPosition, Received, TopicReader
+from copycat_agent.producer.topic_reader import GroupPosition, Received, TopicReader
 
 _WORDS_MAX = 4000
 """Most characters of the metadata; a broker accepts 4096 bytes by default (offset.metadata.max.bytes)."""

@@ -59,7 +59,7 @@ def unshaped(value: Any) -> Any:  # noqa: ANN401 - any value
         return value
     if isinstance(value.value, dict):
         return value.value
-    from copycat_agent.formats.records.avro_reading import read_alone, reading_of  # noqa: PLC0415 - imports fastavro
+    from copycat_agent.formats.records.avro_format import read_alone, reading_of  # noqa: PLC0415 - imports fastavro
 
     return read_alone(value.value, reading_of(value.schema.avro))
 

@@ -7,7 +7,7 @@ An event is a few constant words, variable data goes into fields::
 
 - No value can forge a line: control characters, bidirectional overrides and lone surrogates are escaped.
 - An exception is one line, type and message; its stack follows, on the same line, only at level debug.
-- Repeats are counted instead of written, see `events.Repeats`; except for changes (`always=True`), of which the last has to be seen.
+- Repeats are counted instead of written, see `events.RepeatFilter`; except for changes (`always=True`), of which the last has to be seen.
 - A reader that is slow or gone, or a full disk, costs lines and never blocks the agent for long, see `handler`.
 - Fields name things of the agent (connector, path, offset, counts). Data of users and secrets never go into a log line:
   that is a rule for callers, nothing here can check it.

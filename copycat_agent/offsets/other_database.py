@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from copycat_agent.errors import CopycatError
-from copycat_agent.offsets.looking import copy_database
+from copycat_agent.offsets.store_reader import copy_database
 
 _HEADER = b"SQLite format 3\0"
 _SECONDS = 20.0

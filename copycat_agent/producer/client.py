@@ -1,7 +1,7 @@
 """The client that a producer sends with: what it is made from and takes, what belongs to it while it is open, what it has reported.
 
 Every few seconds librdkafka gives statistics of itself, which become a `ClientView`. The library queues them as events until it is polled.
-An event is 12 KB and more: a producer without polls would leak 300 MB a day, hence `Producers` polls those that are idle. The format:
+An event is 12 KB and more: a producer without polls would leak 300 MB a day, hence `ProducerPool` polls those that are idle. The format:
 https://github.com/confluentinc/librdkafka/blob/master/STATISTICS.md
 """
 
@@ -20,7 +20,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.model import BrokerView, ClientView
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.kafka_errors import classify
-from copycat_agent.producer.learnt import ConnectionTrouble, TopicMetadata
+from copycat_agent.producer.task_memory import ConnectionTrouble, TopicMetadata
 
 Message = tuple[Any, ...]
 """Arguments of `produce`, in order: topic, value, key, partition, None, None, timestamp_ms (0: now), headers.

@@ -20,8 +20,8 @@ from copycat_agent.model import OffsetsPartition
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.client import Message
 from copycat_agent.producer.kafka_errors import RefusedRecordError, classify, code_name, no_more_threads, transaction_refused
-from copycat_agent.producer.learnt import SLICE_SECONDS, StopRequest, TransactionalState
 from copycat_agent.producer.settings import transactional_settings
+from copycat_agent.producer.task_memory import SLICE_SECONDS, StopRequest, TransactionalState
 from copycat_agent.producer.task_producer import ReplacementGuard, TaskProducer
 from copycat_agent.transactions.protocol import Entry
 

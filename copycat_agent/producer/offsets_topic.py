@@ -11,7 +11,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
-from copycat_agent.producer.asking import ANSWER_SECONDS, Admin
+from copycat_agent.producer.admin import ANSWER_SECONDS, Admin
 from copycat_agent.producer.kafka_errors import translate
 
 _LOOK_SECONDS = 0.05

@@ -16,11 +16,11 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.asking import ANSWER_SECONDS
-from copycat_agent.producer.consuming import NO_TIME_MS
+from copycat_agent.producer.admin import ANSWER_SECONDS
 from copycat_agent.producer.kafka_errors import creation_error, telling_trouble, with_trouble
 from copycat_agent.producer.settings import SILENT, client_settings, invalidate_token
 from copycat_agent.producer.topic_ranges import described_error
+from copycat_agent.producer.topic_reader import NO_TIME_MS
 
 STALL_SECONDS = 20.0
 """A read that gets nothing for this long, although there is something to read, fails."""

@@ -21,8 +21,8 @@ from copycat_agent.model import ClientView
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.client import ClientReports, ClientSpec, Connection, Message, Place, Report, reported
 from copycat_agent.producer.kafka_errors import RefusedRecordError, classify, creation_error, translate, with_trouble
-from copycat_agent.producer.learnt import Pace, StopRequest, TopicMetadata
 from copycat_agent.producer.settings import SILENT, invalidate_token, message_timeout_ms, producer_settings
+from copycat_agent.producer.task_memory import Pace, StopRequest, TopicMetadata
 
 _ROOM_SECONDS = 0.05
 """How long one wait for room in a full queue lasts before the stop request is checked again."""

@@ -18,7 +18,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.asking import ANSWER_SECONDS, Admin
+from copycat_agent.producer.admin import ANSWER_SECONDS, Admin
 from copycat_agent.producer.kafka_errors import translate, with_trouble
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")

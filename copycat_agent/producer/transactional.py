@@ -16,13 +16,13 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from copycat_agent.errors import CopycatError, RetriableError
 from copycat_agent.model import ClientView, OffsetsPartition
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.asking import ANSWER_SECONDS, Admin
-from copycat_agent.producer.consuming import offset_after
+from copycat_agent.producer.admin import ANSWER_SECONDS, Admin
 from copycat_agent.producer.kafka_errors import creation_error, telling_trouble, with_trouble
 from copycat_agent.producer.lane_producer import LaneProducer
-from copycat_agent.producer.learnt import Pace, TransactionalState
 from copycat_agent.producer.offsets_topic import PARTITIONS, OffsetsTopic, cluster, topic_error
 from copycat_agent.producer.settings import client_settings, invalidate_token
+from copycat_agent.producer.task_memory import Pace, TransactionalState
+from copycat_agent.producer.topic_reader import offset_after
 from copycat_agent.transactions.protocol import Entry
 
 STALL_SECONDS = 15.0

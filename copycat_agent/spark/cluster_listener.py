@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from copycat_agent import logs
 from copycat_agent.runner import Hello
-from copycat_agent.spark.link import RunnerConnection
+from copycat_agent.spark.runner_connections import RunnerConnection
 from copycat_agent.tls_channel import TlsChannel
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from copycat_agent.batch.following import STAY_SECONDS
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.fair_executor import FairQueue, is_success
 from copycat_agent.runner import PICKLE, THREADS, AddSplits, Answer, Hello, LogMessage, Report, RunnerHeartbeat, Settle, unpacked, unread
-from copycat_agent.spark.link import Assignments, PendingBatch, RunnerConnection, late, mark_hung
+from copycat_agent.spark.runner_connections import Assignments, PendingBatch, RunnerConnection, late, mark_hung
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -72,12 +72,12 @@ _BUILT_IN: dict[str, TransformKind | str] = {
     "flatten": "copycat_agent.transforms.field_layout:FLATTEN",
     "nest": "copycat_agent.transforms.field_layout:NEST",
     "replace": "copycat_agent.transforms.regex_:REPLACE",
-    "hash": "copycat_agent.transforms.hiding:HASH",
-    "mask": "copycat_agent.transforms.hiding:MASK",
-    "keep_if": "copycat_agent.transforms.dropping:KEEP_IF",
-    "drop_if": "copycat_agent.transforms.dropping:DROP_IF",
+    "hash": "copycat_agent.transforms.masking:HASH",
+    "mask": "copycat_agent.transforms.masking:MASK",
+    "keep_if": "copycat_agent.transforms.filtering:KEEP_IF",
+    "drop_if": "copycat_agent.transforms.filtering:DROP_IF",
     "sql": "copycat_agent.transforms.sql:SQL",
-    "sample": "copycat_agent.transforms.dropping:SAMPLE",
+    "sample": "copycat_agent.transforms.filtering:SAMPLE",
 }
 
 TRANSFORMS = Registry("transform", _BUILT_IN, wrong_transform, fenced_transform)

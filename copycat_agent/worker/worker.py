@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.delivery.exactly_once.attempts import MakeKafkaAccess, kafka_access
+from copycat_agent.delivery.exactly_once.opening_attempts import MakeKafkaAccess, kafka_access
 from copycat_agent.delivery.guarantees import Deliveries
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
 from copycat_agent.worker.connector import STUCK_SECONDS, Connector, Predecessors, any_hangs

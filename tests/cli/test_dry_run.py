@@ -11,7 +11,7 @@ import pytest
 from copycat_agent.definitions import load_directory
 from copycat_agent.executor import InlineExecutor
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.looking import saved_offsets
+from copycat_agent.offsets.store_reader import saved_offsets
 from copycat_agent.options import AgentOptions
 from copycat_agent.watch import Watcher
 from copycat_agent.workbench.trying import RecordingProducer, RecordingProducerPool

@@ -21,7 +21,7 @@ from copycat_agent.definitions import load_agent, load_content
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.model import Fingerprint
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.looking import saved_offsets
+from copycat_agent.offsets.store_reader import saved_offsets
 from copycat_agent.options import AgentOptions
 from copycat_agent.sinks.claims import Claims, LocalFile, Range
 from copycat_agent.sinks.sink_stores import store_at

@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console, RenderableType
 
 from copycat_agent.api import AgentClient, AgentUnreachableError
-from copycat_agent.api.words import connector_facts, is_degraded
+from copycat_agent.api.status_text import connector_facts, is_degraded
 from copycat_agent.cli import status, top
 from copycat_agent.cli.screen import AgentSnapshot, AgentWatch, Rates, TableColumn, fitting, table
-from copycat_agent.cli.shown import exactly_once_facts, spark
 from copycat_agent.cli.status import connectors_table
 from copycat_agent.cli.top import body, head
 from copycat_agent.cli.top_screen import TopSnapshot
+from copycat_agent.cli.value_text import exactly_once_facts, spark
 from copycat_agent.display import age, rate, size, visible
 
 NOW = 1_763_776_800.0

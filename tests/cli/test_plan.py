@@ -13,7 +13,7 @@ import pytest
 from copycat_agent.errors import FatalError
 from copycat_agent.model import SourceOffset, SourcePartition, offsets_in
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.looking import saved_offsets
+from copycat_agent.offsets.store_reader import saved_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,7 +199,7 @@ def test_a_checkpoint_between_the_copies_is_noticed(tmp_path: Path, monkeypatch:
                 store._fold_wal(0)
             copied.append(str(source))
 
-        monkeypatch.setattr("copycat_agent.offsets.looking.shutil.copyfile", copyfile)
+        monkeypatch.setattr("copycat_agent.offsets.store_reader.shutil.copyfile", copyfile)
         assert saved_offsets(tmp_path / "state") == offsets(2)
         assert len(copied) == 4
 

@@ -8,8 +8,8 @@ import pytest
 
 from copycat_agent.extending import parse_address
 from copycat_agent.sources.objects.blocks import ReplacedError
-from copycat_agent.sources.objects.objects import store_at
-from copycat_agent.sources.objects.passes import NameRange
+from copycat_agent.sources.objects.listing_schedule import NameRange
+from copycat_agent.sources.objects.objects_source import store_at
 from tests.rig import gcs
 from tests.rig.kafka import values
 from tests.rig.waiting import wait_until

@@ -11,8 +11,8 @@ from hdfs_native import Client, FileStatus, WriteOptions
 
 from copycat_agent.extending import parse_address
 from copycat_agent.sources.objects.blocks import ReplacedError
-from copycat_agent.sources.objects.objects import store_at
-from copycat_agent.sources.objects.passes import NameRange
+from copycat_agent.sources.objects.listing_schedule import NameRange
+from copycat_agent.sources.objects.objects_source import store_at
 from tests.rig.hdfs import Hdfs
 from tests.rig.kafka import values
 from tests.rig.waiting import wait_until

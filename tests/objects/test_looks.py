@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.extending import Found, Gone, Remembered, Troubled
-from copycat_agent.sources.objects import cleanup, memory, objects
-from copycat_agent.sources.objects.objects import ObjectsSource
+from copycat_agent.sources.objects import cleanup, memory, objects_source
+from copycat_agent.sources.objects.objects_source import ObjectsSource
 from copycat_agent.sources.objects.options import ObjectsOptions
 from copycat_agent.sources.objects.stores import KEY, ListedObject, ObjectNotification, key_of
 from tests.rig.waiting import wait_until
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.extending import Finding
     from copycat_agent.sources.objects.blocks import BlockFile
-    from copycat_agent.sources.objects.passes import NameRange
+    from copycat_agent.sources.objects.listing_schedule import NameRange
 
 
 class Shelf:
@@ -117,8 +117,8 @@ class Agent:
     """What an agent does with a source of objects, less the reading."""
 
     def __init__(self, shelf: Shelf, patch: pytest.MonkeyPatch, **options: Any) -> None:
-        patch.setattr(objects, "store_at", lambda _: shelf)
-        patch.setattr(objects, "time", clock := Clock())
+        patch.setattr(objects_source, "store_at", lambda _: shelf)
+        patch.setattr(objects_source, "time", clock := Clock())
         self.clock = clock
         self.options = ObjectsOptions(uri="s3://shelf/", **options)
         self.saved: dict[str, Any] = {}
@@ -193,23 +193,23 @@ def test_empty_objects_and_those_of_a_long_run_are_remembered_in_values_that_can
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "CHUNK_IDS", 64)
-    monkeypatch.setattr(objects, "CHUNK_IDS", 64)
-    monkeypatch.setattr(objects, "REMEMBER_AT", 10)
+    monkeypatch.setattr(objects_source, "CHUNK_IDS", 64)
+    monkeypatch.setattr(objects_source, "REMEMBER_AT", 10)
     agent = Agent(shelf, monkeypatch)
     for number in range(1000):
         shelf.put(f"{number:04}", size=0)
     agent.run()
-    assert agent.rows <= objects.REMEMBER_AT
+    assert agent.rows <= objects_source.REMEMBER_AT
     assert max(len(one["ids"]) for key, one in agent.saved.items() if key.startswith("read-")) < 64 * 11
 
 
 def test_what_a_restart_finds_done_is_remembered_with_its_time(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "REMEMBER_AT", 10)
+    monkeypatch.setattr(objects_source, "REMEMBER_AT", 10)
     agent = Agent(shelf, monkeypatch)
     agent.paths = {shelf.put(f"{number:02}", mtime_ms=5000): f"{number:02}" for number in range(20)}
     agent.saved = {key: {"position": 1, "done": True, "damaged": False} for key in agent.paths}
     shelf.put("!", mtime_ms=7000)
-    monkeypatch.setattr(objects, "WAITING_MOST", 1)
+    monkeypatch.setattr(objects_source, "WAITING_MOST", 1)
     agent.start()
     agent.look()
     assert not [key for key in agent.saved if key.startswith("read-")], "their times are not known yet"
@@ -220,7 +220,7 @@ def test_what_a_restart_finds_done_is_remembered_with_its_time(shelf: Shelf, mon
 
 @pytest.mark.parametrize("policy", ["delete", "tag"])
 def test_a_damaged_object_is_left_as_it_is_whatever_becomes_of_others(shelf: Shelf, monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
-    monkeypatch.setattr(objects, "REMEMBER_AT", 1)
+    monkeypatch.setattr(objects_source, "REMEMBER_AT", 1)
     agent = Agent(shelf, monkeypatch, cleanup={"policy": policy})
     damaged = shelf.put("damaged")
     agent.look()
@@ -234,7 +234,7 @@ def test_a_damaged_object_is_left_as_it_is_whatever_becomes_of_others(shelf: She
 
 def test_without_the_right_to_clean_up_rows_are_bounded_and_that_is_told(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleanup, "FAILING_MOST", 20)
-    monkeypatch.setattr(objects, "REMEMBER_AT", 10)
+    monkeypatch.setattr(objects_source, "REMEMBER_AT", 10)
     shelf.refuses = True
     agent = Agent(shelf, monkeypatch, cleanup={"policy": "delete"})
     for number in range(50):
@@ -279,7 +279,7 @@ def test_cleanup_goes_side_by_side_and_delays_no_listing(shelf: Shelf, monkeypat
 
 
 def test_objects_that_cannot_be_read_do_not_hold_up_the_listing(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "WAITING_MOST", 20)
+    monkeypatch.setattr(objects_source, "WAITING_MOST", 20)
     agent = Agent(shelf, monkeypatch)
     for number in range(100):
         shelf.put(f"{number:03}")
@@ -341,8 +341,8 @@ def test_what_was_forgotten_stays_so_when_more_is_forgotten_in_the_first_listing
 ) -> None:
     for name, value in {"CHUNK_IDS": 8, "CHUNKS_MOST": 3, "SMALL_MOST": 2}.items():
         monkeypatch.setattr(memory, name, value)
-    monkeypatch.setattr(objects, "REMEMBER_AT", 7)
-    monkeypatch.setattr(objects, "WAITING_MOST", 4)
+    monkeypatch.setattr(objects_source, "REMEMBER_AT", 7)
+    monkeypatch.setattr(objects_source, "WAITING_MOST", 4)
     agent = Agent(shelf, monkeypatch)
     names = [f"{number:03}" for number in range(0, 100, 2)]
     for number, name in enumerate(names):

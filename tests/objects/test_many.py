@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.extending import Gone, Remembered
-from copycat_agent.sources.objects import memory, objects, passes
+from copycat_agent.sources.objects import listing_schedule, memory, objects_source
+from copycat_agent.sources.objects.listing_schedule import ListingSchedule
 from copycat_agent.sources.objects.memory import ReadHistory
-from copycat_agent.sources.objects.passes import ListingSchedule
 from tests.faults.state_host import TABLES
 from tests.objects.conftest import crossed
 from tests.rig.waiting import wait_until
@@ -18,17 +18,17 @@ from tests.rig.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from copycat_agent.sources.objects.passes import NameRange
+    from copycat_agent.sources.objects.listing_schedule import NameRange
     from tests.objects.conftest import Bucket, Objects, Place
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """All bounds so small that a test reaches them."""
-    monkeypatch.setattr(objects, "WAITING_MOST", 20)
-    monkeypatch.setattr(objects, "REMEMBER_AT", 10)
+    monkeypatch.setattr(objects_source, "WAITING_MOST", 20)
+    monkeypatch.setattr(objects_source, "REMEMBER_AT", 10)
     monkeypatch.setattr(memory, "SMALL_MOST", 4)
-    monkeypatch.setattr(passes, "FULL_MOST", 30)
+    monkeypatch.setattr(listing_schedule, "FULL_MOST", 30)
 
 
 def put(place: Place, names: Iterable[str]) -> None:
@@ -101,9 +101,9 @@ def test_a_poll_lists_what_lies_behind_the_last_names_and_a_full_listing_finds_w
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds of passes that a test reaches."""
-    monkeypatch.setattr(passes, "FULL_MOST", 10)
-    monkeypatch.setattr(passes, "LARGE", 4)
-    monkeypatch.setattr(passes, "PAGE", 4)
+    monkeypatch.setattr(listing_schedule, "FULL_MOST", 10)
+    monkeypatch.setattr(listing_schedule, "LARGE", 4)
+    monkeypatch.setattr(listing_schedule, "PAGE", 4)
 
 
 class Listing:
@@ -139,9 +139,9 @@ class Listing:
     def pages_of(self, names: NameRange) -> Iterator[str]:
         """A listing, as S3 answers it."""
         found = sorted(each for each in self.names if each in names)
-        for begin in range(0, max(1, len(found)), passes.PAGE):
+        for begin in range(0, max(1, len(found)), listing_schedule.PAGE):
             self.pages += 1
-            yield from found[begin : begin + passes.PAGE]
+            yield from found[begin : begin + listing_schedule.PAGE]
 
 
 @pytest.mark.usefixtures("few")
@@ -191,16 +191,16 @@ def test_many_directories_have_their_turns() -> None:
     listing.names |= dict.fromkeys((f"in/{number:02}/c" for number in range(10)), False)
     listing.poll()
     polls = [listing.poll() for _ in range(3)]
-    assert all(len(one) in (passes.RANGES_MOST, 1 + passes.RANGES_MOST) for one in polls), "one may be the sweep's"
+    assert all(len(one) in (listing_schedule.RANGES_MOST, 1 + listing_schedule.RANGES_MOST) for one in polls), "one may be the sweep's"
     assert {prefix for one in polls for prefix, _ in one[1:]} == {f"in/{number:02}/" for number in range(10)}
 
 
 @pytest.fixture
 def paged(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred pages of ten names each are many."""
-    monkeypatch.setattr(passes, "FULL_MOST", 20)
-    monkeypatch.setattr(passes, "LARGE", 10)
-    monkeypatch.setattr(passes, "PAGE", 10)
+    monkeypatch.setattr(listing_schedule, "FULL_MOST", 20)
+    monkeypatch.setattr(listing_schedule, "LARGE", 10)
+    monkeypatch.setattr(listing_schedule, "PAGE", 10)
 
 
 @pytest.mark.usefixtures("paged")
@@ -215,7 +215,7 @@ def test_no_poll_asks_for_more_than_five_pages_while_nothing_is_new_and_all_is_s
     at: dict[str, list[float]] = {name: [listing.now] for name in listing.names}
     for _ in range(400):
         listing.poll()
-        assert listing.pages <= 1 + passes.RANGES_MOST
+        assert listing.pages <= 1 + listing_schedule.RANGES_MOST
         for name in listing.swept:
             at[name].append(listing.now)
     assert max(later - former for times in at.values() for former, later in itertools.pairwise(times)) <= 600.0
@@ -235,7 +235,7 @@ def test_what_is_new_is_found_by_the_next_poll_where_all_others_are_young_too() 
     assert "in/1100" in listing.found
     assert "in/1199" in listing.found
     listing.poll()
-    assert listing.pages <= 1 + passes.RANGES_MOST
+    assert listing.pages <= 1 + listing_schedule.RANGES_MOST
 
 
 @pytest.mark.usefixtures("paged")
@@ -252,7 +252,7 @@ def test_a_sweep_that_is_behind_is_through_in_time_all_the_same() -> None:
     assert listing.swept[-1] == "in/0999"
 
 
-@pytest.mark.parametrize(("lists_behind", "count"), [(False, 10**6), (True, passes.FULL_MOST)])
+@pytest.mark.parametrize(("lists_behind", "count"), [(False, 10**6), (True, listing_schedule.FULL_MOST)])
 def test_everything_is_listed_at_each_poll_where_that_costs_no_more(lists_behind: bool, count: int) -> None:
     one = ListingSchedule("", 5.0, 3600.0)
     for now in (0.0, 5.0, 10.0):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
-from copycat_agent.sources.objects.notices import names_in
+from copycat_agent.sources.objects.notifications import names_in
 from tests.rig.object_store import CREDENTIALS
 from tests.rig.waiting import wait_until
 

@@ -12,7 +12,7 @@ import pytest
 from copycat_agent.extending import parse_address
 from copycat_agent.sources.objects import s3_store
 from copycat_agent.sources.objects.blocks import ReplacedError
-from copycat_agent.sources.objects.passes import NameRange
+from copycat_agent.sources.objects.listing_schedule import NameRange
 from copycat_agent.sources.objects.s3_store import S3Store
 from copycat_agent.sources.objects.stores import ListedObject
 from tests.objects.conftest import LIST

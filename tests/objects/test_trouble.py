@@ -18,10 +18,10 @@ from copycat_agent.dev_broker import free_port
 from copycat_agent.extending import parse_address
 from copycat_agent.sources.objects.arrow_store import ArrowStore
 from copycat_agent.sources.objects.blocks import ReplacedError
+from copycat_agent.sources.objects.listing_schedule import NameRange
 from copycat_agent.sources.objects.local_store import LocalStore
 from copycat_agent.sources.objects.objects_probe import probe_objects
 from copycat_agent.sources.objects.options import ObjectsOptions
-from copycat_agent.sources.objects.passes import NameRange
 from copycat_agent.workbench.doctor.users import find_user
 from tests.rig.object_store import CREDENTIALS, ObjectStore
 from tests.rig.waiting import wait_until

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from copycat_agent.cli.main import app
 from copycat_agent.dev_broker import free_port
-from copycat_agent.producer import consuming
+from copycat_agent.producer import topic_reader
 from tests.rig.kafka import consume, unique_topic
 from tests.scenarios.test_errors import append, wait_position
 
@@ -144,7 +144,7 @@ def test_foreign_records_are_counted_and_nothing_else(dlq: Dlq) -> None:
 
 def test_what_cannot_be_done_says_so(dlq: Dlq, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as impatient:
-        impatient.setattr(consuming, "ANSWER_SECONDS", 1.0)
+        impatient.setattr(topic_reader, "ANSWER_SECONDS", 1.0)
         nobody = dlq.run("replay", "app", bootstrap=f"127.0.0.1:{free_port()}")
     assert (nobody.code, nobody.out) == (69, "")
     assert "no broker answers" in nobody.err

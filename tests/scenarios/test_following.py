@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.sources.log_file import planning
+from copycat_agent.sources.log_file import file_planner
 from tests.rig.waiting import wait_until
 from tests.scenarios.log_files import append, numbers, settled, wait_read
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _nothing_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """They end when they have to, not because nothing comes."""
-    monkeypatch.setattr(planning, "FOLLOW_SECONDS", 600.0)
+    monkeypatch.setattr(file_planner, "FOLLOW_SECONDS", 600.0)
 
 
 def start(shipping: Shipping, log: Path, *, lines: int = 1, beside: int = 0, pattern: str = "*.log", **source: str) -> None:

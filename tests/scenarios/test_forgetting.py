@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.model import OFFSETS_TOPIC
-from copycat_agent.sources.log_file.forgetting import KEPT_GENERATIONS
+from copycat_agent.sources.log_file.offset_expiry import KEPT_GENERATIONS
 from tests.rig.kafka import consume
 from tests.rig.shipping import Shipping
 from tests.rig.waiting import wait_until

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.delivery.exactly_once.attempts import OPENINGS_AT_ONCE, KafkaAccess, kafka_access
+from copycat_agent.delivery.exactly_once.opening_attempts import OPENINGS_AT_ONCE, KafkaAccess, kafka_access
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.transactional import KafkaSteps

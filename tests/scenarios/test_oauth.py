@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.consuming import TopicReader
+from copycat_agent.producer.topic_reader import TopicReader
 from copycat_agent.workbench.doctor.kafka_checks import clusters, examine_clusters
 from copycat_agent.workbench.doctor.steps import CheckVerdict
 from tests.rig.kafka import consume

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.sources.log_file.planning import SHARED_BYTES
+from copycat_agent.sources.log_file.file_planner import SHARED_BYTES
 from tests.kill.load import Topic
 from tests.rig.agent import AgentProcess
 from tests.rig.kafka import values

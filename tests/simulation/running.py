@@ -72,7 +72,7 @@ def always(owner: Any, name: str, value: Any) -> Plant:
 
 
 def commits_nothing(original: Any) -> Any:
-    """What stands in for `AtLeastOnce.save`."""
+    """What stands in for `AtLeastOnceDelivery.save`."""
 
     def save(self: Any, unsaved: Any, accounts: Any) -> bool:
         return True if unsaved.results else bool(original(self, unsaved, accounts))

@@ -9,12 +9,12 @@ from unittest.mock import patch
 import pytest
 
 from copycat_agent.delivery.at_least_once import AtLeastOnceDelivery
-from copycat_agent.delivery.exactly_once import driver, reopening
+from copycat_agent.delivery.exactly_once import driver, lane_recovery
 from copycat_agent.errors import RetriableError
 from copycat_agent.model import Head, SourceOffset
 from copycat_agent.offsets import lanes
 from copycat_agent.sources.files.reading.stream import Stream
-from copycat_agent.sources.log_file import followed, log_file, planning, rotation, tracked, unfollowed
+from copycat_agent.sources.log_file import file_planner, followed, log_file, rotation, tracked, unfollowed_partitions
 from copycat_agent.sources.log_file.beginning import start
 from copycat_agent.sources.log_file.known_file import KnownFile
 from copycat_agent.sources.log_file.succession import rules, similarity
@@ -157,16 +157,16 @@ BUGS: dict[str, Plant] = {
         lambda original: lambda self, fd, info, path, *, first: _at_the_end(original(self, fd, info, path, first=first), info),
     ),
     "a file that left its patterns is closed at once": changed(tracked.TrackedFile, "left_patterns", _closes_what_left),
-    "saved positions are not known again": changed(unfollowed.UnfollowedPartitions, "recall", _forgets_where),
+    "saved positions are not known again": changed(unfollowed_partitions.UnfollowedPartitions, "recall", _forgets_where),
     "newer files of a log wait for ever": always(rotation.RotationOrder, "stop_waiting", None),
     "newer files of a log do not wait for older ones": always(rotation.RotationOrder, "_make_wait", None),
-    "a newer file goes first where one batch has both": changed(planning.FilePlanner, "plan", _newest_first),
+    "a newer file goes first where one batch has both": changed(file_planner.FilePlanner, "plan", _newest_first),
     "unfinished lines are records": changed(
         tracked.TrackedFile, "split", lambda original: lambda self, limit: replace(original(self, limit), final=True)
     ),
     "a pause is not heard": changed(ConnectorCommands, "pause", lambda _: lambda _self: None),
     "a pause has no end": changed(ConnectorCommands, "resume", lambda _: lambda _self: None),
-    "what became of a batch is taken for undone without asking Kafka": changed(reopening, "_positions", lambda _: lambda *_: {}),
+    "what became of a batch is taken for undone without asking Kafka": changed(lane_recovery, "_positions", lambda _: lambda *_: {}),
     "a lane stays where it was after a transaction": changed(
         driver, "_outcome", lambda original: lambda results: (one := original(results)) and one._replace(head=Head())
     ),
@@ -178,8 +178,8 @@ BUGS: dict[str, Plant] = {
     "a file begun anew keeps its position": changed(tracked.TrackedFile, "begun_anew", _keeps_position),
     "a stop does not wait for batches": changed(machine.ConnectorMachine, "_settle_in_flight", lambda _: lambda _self: iter(())),
     "what Kafka holds of a lane is not taken at the start": always(lanes, "apply", []),
-    "what a previous generation was is forgotten": always(unfollowed.UnfollowedPartitions, "add_previous", None),
-    "nobody with the same head is found": always(unfollowed.UnfollowedPartitions, "candidates", []),
+    "what a previous generation was is forgotten": always(unfollowed_partitions.UnfollowedPartitions, "add_previous", None),
+    "nobody with the same head is found": always(unfollowed_partitions.UnfollowedPartitions, "candidates", []),
     "a file with unread lines is let go": changed(log_file.LogFileSource, "finish", _closes_all),
     "what a task gave up is not undone": changed(log_file.LogFileSource, "finish", _lands_nothing),
     "a shrunken file is not seen": changed(tracked.TrackedFile, "observe", _never_smaller),

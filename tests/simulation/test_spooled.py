@@ -12,7 +12,7 @@ import pytest
 
 from copycat_agent.delivery.at_least_once import AtLeastOnceDelivery
 from copycat_agent.sources.planner import Planner
-from copycat_agent.sources.spool_dir import catalog, outcomes, preparation, rows, spool_dir, spool_stream
+from copycat_agent.sources.spool_dir import outcomes, preparation, rows, spool_catalog, spool_dir, spool_stream
 from copycat_agent.sources.spool_dir.cleanup import cleaner, cleanup_queue, moves
 from copycat_agent.sources.spool_dir.file_progress import FileProgress
 from tests.simulation.running import GUARANTEES, Plant, always, changed, commits_nothing, is_noticed, run_part
@@ -69,8 +69,8 @@ BUGS: dict[str, Plant] = {
     "a file is cleaned up before its row is saved": changed(spool_dir.SpoolDirSource, "changes_of", _cleans_at_once),
     "a file that is read in part is done": changed(outcomes, "offset_to_save", _settles_all),
     "results are not saved": changed(AtLeastOnceDelivery, "save", commits_nothing),
-    "files that are done are not known again": always(catalog.SpoolCatalog, "_done_row", None),
-    "what is saved of a file is forgotten at a start": always(catalog.SpoolCatalog, "_recall", None),
+    "files that are done are not known again": always(spool_catalog.SpoolCatalog, "_done_row", None),
+    "what is saved of a file is forgotten at a start": always(spool_catalog.SpoolCatalog, "_recall", None),
     "files that were cut or empty do not go on once that is saved": changed(preparation.Preparation, "finish", lambda _: lambda *_: []),
     "a file may be in two batches": changed(Planner, "land", lambda _: lambda self, partition: self.in_flight[partition]),
     "nobody compares a file with what was read of it": always(spool_stream.SpoolStream, "is_what_was_read", True),

@@ -15,7 +15,7 @@ from copycat_agent.executor import Executor, InlineExecutor, StayingExecutor
 from copycat_agent.model import SplitResult, TaskId
 from copycat_agent.runner import THREADS, Work
 from copycat_agent.spark.jobs import ChoosingExecutor
-from copycat_agent.spark.link import RunnerConnection
+from copycat_agent.spark.runner_connections import RunnerConnection
 from tests.rig.waiting import wait_until
 from tests.spark import batches
 from tests.spark.batches import batch, done

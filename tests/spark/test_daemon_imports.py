@@ -8,7 +8,7 @@ import sys
 NEEDLESS = (
     "pandas.", "pyarrow.", "numpy.", "unittest.", "rich.", "typer.", "yaml.", "watchdog.", "sqlite3.", "copycat_agent.worker.",
     "copycat_agent.definitions.", "copycat_agent.offsets.", "copycat_agent.sources.log_file.log_file.",
-    "copycat_agent.sources.log_file.catalog.",
+    "copycat_agent.sources.log_file.log_catalog.",
     "copycat_agent.sources.spool_dir.", "copycat_agent.transforms.grok.", "copycat_agent.formats.records.csv_format.",
 )  # fmt: skip
 CODE = f"""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.spark.link import RunnerConnection, RunnerListener
+from copycat_agent.spark.runner_connections import RunnerConnection, RunnerListener
 from tests.rig.descriptors import no_descriptors_left
 from tests.rig.waiting import wait_until
 

@@ -10,7 +10,7 @@ import pytest
 
 from copycat_agent.errors import FatalError
 from copycat_agent.spark import rundir
-from copycat_agent.spark.link import RunnerListener
+from copycat_agent.spark.runner_connections import RunnerListener
 from tests.rig.disk import mounted
 
 if TYPE_CHECKING:

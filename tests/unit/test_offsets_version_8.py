@@ -18,7 +18,7 @@ import pytest
 
 from copycat_agent.model import Head, LaneId, Position, SourceState, offsets_in, state_partition
 from copycat_agent.offsets import LaneCommit, OffsetStore, schema
-from copycat_agent.offsets.looking import saved_offsets
+from copycat_agent.offsets.store_reader import saved_offsets
 from copycat_agent.transactions.entries import head_entry, position_entries
 from tests.unit.old_stores import NOTHING, migrate_dying, old_store, open_killed, topic_of, upgraded
 

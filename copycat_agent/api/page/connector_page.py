@@ -11,7 +11,7 @@ from copycat_agent.api.page.markup import Heading, Html, facts, joined, table, t
 from copycat_agent.api.page.order_page import order_links
 from copycat_agent.api.page.overview import lost_tag, state_tag
 from copycat_agent.api.page.page_frame import Fields, View, ViewContext, line
-from copycat_agent.api.words import (
+from copycat_agent.api.status_text import (
     TROUBLED_FILES,
     Document,
     connector_facts,

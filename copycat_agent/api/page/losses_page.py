@@ -10,7 +10,7 @@ from copycat_agent.api import is_name
 from copycat_agent.api.handlers import Request, losses
 from copycat_agent.api.page.markup import Heading, Html, joined, table, tag, within
 from copycat_agent.api.page.page_frame import Fields, View, ViewContext
-from copycat_agent.api.words import Document
+from copycat_agent.api.status_text import Document
 from copycat_agent.display import count
 from copycat_agent.errors import UnknownConnectorError
 from copycat_agent.templates import time_text

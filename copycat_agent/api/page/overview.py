@@ -11,7 +11,7 @@ from typing import Any
 from copycat_agent.api.handlers import connector_document, loss_totals
 from copycat_agent.api.page.markup import Heading, Html, joined, table, tag
 from copycat_agent.api.page.page_frame import Fields, View, ViewContext, line
-from copycat_agent.api.words import GOOD_STATES, Document, lag_words, lost_bytes, oldest_words, reason_words, state_words
+from copycat_agent.api.status_text import GOOD_STATES, Document, lag_words, lost_bytes, oldest_words, reason_words, state_words
 from copycat_agent.display import count, rate, size
 from copycat_agent.worker import Status
 

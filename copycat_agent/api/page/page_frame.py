@@ -11,7 +11,7 @@ from copycat_agent.api.handlers import Request, agent
 from copycat_agent.api.page.child_commands import SECONDS, ChildCommands, CommandOutput
 from copycat_agent.api.page.markup import Html, joined, lines, tag, within
 from copycat_agent.api.rate_history import RateHistory, means
-from copycat_agent.api.words import warnings
+from copycat_agent.api.status_text import warnings
 from copycat_agent.control import Control
 from copycat_agent.display import age, rate
 from copycat_agent.templates import time_text

@@ -17,8 +17,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from copycat_agent.delivery.base import Accounts, Callbacks, DeliveryView, PendingResults, Unsaved, joined
-from copycat_agent.delivery.exactly_once.attempts import reopening_plan
-from copycat_agent.delivery.exactly_once.reopening import PUBLISHING_LANE, OffsetPublisher, Recovery
+from copycat_agent.delivery.exactly_once.lane_recovery import PUBLISHING_LANE, OffsetPublisher, Recovery
+from copycat_agent.delivery.exactly_once.opening_attempts import reopening_plan
 from copycat_agent.errors import RetriableError
 from copycat_agent.model import LaneOutcome, LanePlan, Results, SourcePartition, Split, SplitResult
 from copycat_agent.offsets import LaneCommit
@@ -26,7 +26,7 @@ from copycat_agent.offsets import LaneCommit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from copycat_agent.delivery.exactly_once.attempts import LaneOpener, OpeningAttempt, OpeningResult, Rows
+    from copycat_agent.delivery.exactly_once.opening_attempts import LaneOpener, OpeningAttempt, OpeningResult, Rows
     from copycat_agent.model import Batch, Head, OffsetsPartition
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition

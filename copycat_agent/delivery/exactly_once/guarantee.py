@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 from copycat_agent import failpoints
-from copycat_agent.delivery.exactly_once.attempts import LaneOpener
 from copycat_agent.delivery.exactly_once.driver import ExactlyOnceDelivery
+from copycat_agent.delivery.exactly_once.opening_attempts import LaneOpener
 from copycat_agent.errors import BehindError, CopycatError, PositionsError, RetriableError
 from copycat_agent.model import Counts, SavedRow, SourcePartition
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from copycat_agent.delivery.base import Callbacks, Delivery
-    from copycat_agent.delivery.exactly_once.attempts import MakeKafkaAccess, OpeningAttempt, OpeningResult
+    from copycat_agent.delivery.exactly_once.opening_attempts import MakeKafkaAccess, OpeningAttempt, OpeningResult
     from copycat_agent.fair_executor import FairExecutor
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition

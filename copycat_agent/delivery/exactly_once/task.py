@@ -4,7 +4,7 @@ What settles while the batch runs is settled in the transaction, and counts with
 be accounted for: messages of a file that turns out to be another one would stay there for good, so the transaction is undone, and the
 others are tried again without that file (`_AttemptResult.aside`). Of a file that is cut while it is read, pieces that were read before the
 cut still count (`Stream.was_still`); the driver begins it anew afterwards. Kafka's refusal of a record undoes the whole transaction, too:
-`search` says what is tried next.
+`refused_transaction_search` says what is tried next.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from copycat_agent import failpoints
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.delivery.base import AsValue, MakeRun
 from copycat_agent.delivery.batch_outcomes import unanswered_results
-from copycat_agent.delivery.exactly_once.search import RefusedTransactionSearch
+from copycat_agent.delivery.exactly_once.refused_transaction_search import RefusedTransactionSearch
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import (
     BlockedError,
@@ -44,7 +44,7 @@ from copycat_agent.model import (
     SplitResult,
 )
 from copycat_agent.producer import ProducerPool
-from copycat_agent.producer.keeping import TaskLane
+from copycat_agent.producer.producer_pool import TaskLane
 from copycat_agent.transactions.protocol import Lines, perform
 
 READ_PART, STOP_PART, LATEST_PART = 1 / 3, 7 / 12, 3 / 4

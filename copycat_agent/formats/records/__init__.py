@@ -31,9 +31,9 @@ class AvroOptions(FormatOptions):
 
 
 def _build_avro(options: AvroOptions) -> RecordFormat:
-    from copycat_agent.formats.records import avro_reading  # noqa: PLC0415 - imports fastavro, 0.12 s
+    from copycat_agent.formats.records import avro_format  # noqa: PLC0415 - imports fastavro, 0.12 s
 
-    return avro_reading.AvroFormat(options.max_block_bytes)
+    return avro_format.AvroFormat(options.max_block_bytes)
 
 
 AVRO = FormatKind(AvroOptions, _build_avro)
@@ -49,9 +49,9 @@ class ParquetOptions(FormatOptions):
 
 
 def _build_parquet(options: ParquetOptions) -> RecordFormat:
-    from copycat_agent.formats.records import parquet_reading  # noqa: PLC0415 - imports pyarrow, 0.25 s
+    from copycat_agent.formats.records import parquet_format  # noqa: PLC0415 - imports pyarrow, 0.25 s
 
-    return parquet_reading.ParquetFormat(options.columns)
+    return parquet_format.ParquetFormat(options.columns)
 
 
 PARQUET = FormatKind(ParquetOptions, _build_parquet)

@@ -1,37 +1,37 @@
 """Source `log_file`: files that grow, are rotated, cut and deleted. This page is the map of the package.
 
 State. A saved offset (a *row*) belongs to one generation of one file: identity (device, inode, birth) and how often it was begun anew. A
-row is either of a file that is followed, or *unfollowed* (`unfollowed`): no file is followed under it, whether it exists or not. An
-unfollowed row may be a *previous generation* (its file was cut or rewritten, and does not hold those bytes any more), and it may have an
-*unclaimed range*: bytes that were known and not read, which some other file may hold. Rows of files that are gone for long are forgotten
-(`forgetting`).
+row is either of a file that is followed, or *unfollowed* (`unfollowed_partitions`): no file is followed under it, whether it exists or
+not. An unfollowed row may be a *previous generation* (its file was cut or rewritten, and does not hold those bytes any more), and it may
+have an *unclaimed range*: bytes that were known and not read, which some other file may hold. Rows of files that are gone for long are
+forgotten (`offset_expiry`).
 
 A followed file is a `TrackedFile` (`tracked`; its part that does no file access is `KnownFile`). Its state is a handful of frozen values
 (`file_state`), which only its own methods replace:
 
-    matched    a pattern finds it                              set by a scan (`catalog`)
-    draining   no pattern finds it; read to its end            set by a scan, ended by `endings`
+    matched    a pattern finds it                              set by a scan (`log_catalog`)
+    draining   no pattern finds it; read to its end            set by a scan, ended by `file_closer`
     dropped    it is not followed; its row is unfollowed       `FollowedFiles.remove`
     unjudged   it was just met and may continue another file   set and ended by `succession.newcomers`; it is not read
     waiting    an older file of its log goes first             `rotation`, until that one is read up to a barrier
-    in flight  a task reads it                                 `planning`, until `LogFiles.finish`
+    in flight  a task reads it                                 `file_planner`, until `LogFileSource.finish`
 
-A scan, `LogFiles.scan`, works in this order; it collects its findings in one `Changes`, which is saved before anything that follows from it
-is read:
+A scan, `LogFileSource.scan`, works in this order; it collects its findings in one `Changes`, which is saved before anything that follows
+from it is read:
 
- 1. `Catalog.scan` lists what the patterns find. A known file is observed: renamed, grown, cut, or no longer what was read, and then
+ 1. `LogCatalog.scan` lists what the patterns find. A known file is observed: renamed, grown, cut, or no longer what was read, and then
     its next generation begins at byte 0 (`begin_anew`) and its old row becomes a previous generation. An unknown one is met
-    (`meeting`): it is recognised by an unfollowed row (`UnfollowedPartitions.recall`), or begins where `beginning.start` says.
+    (`file_intake`): it is recognised by an unfollowed row (`UnfollowedPartitions.recall`), or begins where `beginning.start` says.
  2. Files that no pattern finds any more drain, through their open descriptors. Files that left while they were not open are searched for
     under other names (`succession.unclaimed.UnclaimedSearch`).
- 3. `Catalog.judge` decides on newcomers: `succession.newcomers` and `archives` gather evidence, the pure `succession.rules` interpret it,
-    and the newcomer continues a row, is a file of its own, or waits for the next scan. Files of a log that came and went between
-    two scans are found in the directory (`succession.missed`).
+ 3. `LogCatalog.judge` decides on newcomers: `succession.newcomers` and `archives` gather evidence, the pure `succession.rules` interpret
+    it, and the newcomer continues a row, is a file of its own, or waits for the next scan. Files of a log that came and went between
+    two scans are found in the directory (`succession.missed_rotations`).
  4. Only then are unclaimed ranges decided on (`succession.unclaimed`): some file outside the patterns has them, or they are lost and
     counted.
- 5. `FileEndings.follow` closes files that are drained.
+ 5. `FileCloser.follow` closes files that are drained.
 
-Then `FilePlanner.plan` makes splits of the files that may be read, older files first; a task reads them; `LogFiles.changes_of` turns
+Then `FilePlanner.plan` makes splits of the files that may be read, older files first; a task reads them; `LogFileSource.changes_of` turns
 results into offsets to save, and `finish` takes them over once they are saved.
 
 A rotation under exactly_once: `mv app.log app.log.1`, and the program opens a new `app.log`.

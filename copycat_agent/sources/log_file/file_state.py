@@ -104,7 +104,7 @@ class Ending:
 
     `stalled_size`: no complete record lies between the offset and this size, -1 if that is not known. `final`, `flush`: its next split is
     one, see `Split`; `finished_size`, `flushed_size`: its size when a task had read one. `timed`: an open group of lines waits there for
-    its time-out, see `planning.RecordTimers`.
+    its time-out, see `file_planner.RecordTimers`.
     """
 
     stalled_size: int = -1
@@ -200,7 +200,7 @@ class Matched:
 class Draining:
     """No pattern finds the file since then (`time.monotonic()`): it is read to its end, then closed.
 
-    `deleted`: since when it is held open though deleted, and its size then. `endings` closes it.
+    `deleted`: since when it is held open though deleted, and its size then. `file_closer` closes it.
     """
 
     since: float

@@ -10,9 +10,9 @@ from copycat_agent.sources.base import FileState, FileView, Offsets
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.log_file.descriptors import Descriptors
-from copycat_agent.sources.log_file.forgetting import OffsetExpiry
+from copycat_agent.sources.log_file.offset_expiry import OffsetExpiry
 from copycat_agent.sources.log_file.rotation import RotationOrder, log_of, rotation_family, unpacked_name
-from copycat_agent.sources.log_file.unfollowed import UnfollowedPartitions
+from copycat_agent.sources.log_file.unfollowed_partitions import UnfollowedPartitions
 from copycat_agent.sources.losses import LostData
 from copycat_agent.sources.planner import Changes, TurnQueue
 

@@ -17,12 +17,12 @@ from copycat_agent.model import SourceState, Split, SplitResult
 from copycat_agent.sources.base import DescriptorStore, FileDetail, FileView, Lag, Offsets, Plan
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.partial_scan import ACTIVE_SECONDS, PartialScan
-from copycat_agent.sources.log_file.catalog import LogCatalog
 from copycat_agent.sources.log_file.descriptors import close_if_stale
-from copycat_agent.sources.log_file.endings import FileCloser, enter_damage, remember_sizes
+from copycat_agent.sources.log_file.file_closer import FileCloser, enter_damage, remember_sizes
+from copycat_agent.sources.log_file.file_planner import FilePlanner, RecordTimers
 from copycat_agent.sources.log_file.followed import unread_of, view_of
+from copycat_agent.sources.log_file.log_catalog import LogCatalog
 from copycat_agent.sources.log_file.log_options import LogFileOptions
-from copycat_agent.sources.log_file.planning import FilePlanner, RecordTimers
 from copycat_agent.sources.log_file.rotation import rotation_family
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.planner import CachedSum, Changes, UnsavedChanges

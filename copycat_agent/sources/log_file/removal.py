@@ -2,7 +2,7 @@
 
 A file is deleted when all its content is settled and saved, it was not written to for `cleanup.after`, and the kernel says that nobody has
 it open for writing. A program that opened it by name just before that writes to a file that the agent still holds open: that data is read
-too, as for any deleted file (see `endings`).
+too, as for any deleted file (see `file_closer`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pyarrow import fs
 
 from copycat_agent.extending import Address, file_system_at
 from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
-from copycat_agent.sources.objects.passes import NameRange
+from copycat_agent.sources.objects.listing_schedule import NameRange
 from copycat_agent.sources.objects.stores import ListedObject, NotificationQueue, directory_of
 
 T = TypeVar("T")

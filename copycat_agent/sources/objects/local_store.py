@@ -16,7 +16,7 @@ from pathlib import Path
 
 from copycat_agent.extending import Address
 from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
-from copycat_agent.sources.objects.passes import NameRange
+from copycat_agent.sources.objects.listing_schedule import NameRange
 from copycat_agent.sources.objects.stores import ListedObject, NotificationQueue, directory_of, key_of
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from copycat_agent.extending import file_source_kind
-from copycat_agent.sources.objects.objects import ObjectsSource
 from copycat_agent.sources.objects.objects_probe import probe_objects
+from copycat_agent.sources.objects.objects_source import ObjectsSource
 from copycat_agent.sources.objects.options import ObjectsOptions
 
 _SAMPLE = """\

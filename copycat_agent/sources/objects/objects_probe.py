@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from copycat_agent.extending import FatalError, Probed, RunsAs, parse_address
-from copycat_agent.sources.objects.objects import ObjectsSource, store_at
+from copycat_agent.sources.objects.listing_schedule import NameRange
+from copycat_agent.sources.objects.objects_source import ObjectsSource, store_at
 from copycat_agent.sources.objects.options import ObjectsOptions
-from copycat_agent.sources.objects.passes import NameRange
 
 _MOST = 1000
 """Most names to list."""

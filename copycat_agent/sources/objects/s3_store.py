@@ -26,8 +26,8 @@ from urllib3.exceptions import HTTPError
 
 from copycat_agent.extending import Address
 from copycat_agent.sources.objects.blocks import BlockFile, ReplacedError
-from copycat_agent.sources.objects.notices import SqsQueue
-from copycat_agent.sources.objects.passes import NameRange
+from copycat_agent.sources.objects.listing_schedule import NameRange
+from copycat_agent.sources.objects.notifications import SqsQueue
 from copycat_agent.sources.objects.s3_pages import parse_pages_quickly
 from copycat_agent.sources.objects.stores import ListedObject, NotificationQueue, directory_of
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from copycat_agent.sources.objects.blocks import BlockFile
-    from copycat_agent.sources.objects.passes import NameRange
+    from copycat_agent.sources.objects.listing_schedule import NameRange
 
 
 class ListedObject(NamedTuple):

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from copycat_agent.sources.planner import Planner
-    from copycat_agent.sources.spool_dir.catalog import SpoolCatalog
     from copycat_agent.sources.spool_dir.listing import Listing
     from copycat_agent.sources.spool_dir.ready import ReadyFiles
+    from copycat_agent.sources.spool_dir.spool_catalog import SpoolCatalog
     from copycat_agent.sources.spool_dir.spool_file import SpoolFile
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from copycat_agent.sources.base import Saved
     from copycat_agent.sources.planner import Planner, UnsavedChanges
     from copycat_agent.sources.spool_dir.admission import Admission
-    from copycat_agent.sources.spool_dir.catalog import SpoolCatalog
+    from copycat_agent.sources.spool_dir.spool_catalog import SpoolCatalog
     from copycat_agent.sources.spool_dir.spool_file import FileOrRange, SpoolFile
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from copycat_agent.formats import RecordFormat
     from copycat_agent.sources.planner import Changes
     from copycat_agent.sources.spool_dir.admission import Admission
-    from copycat_agent.sources.spool_dir.catalog import SpoolCatalog
+    from copycat_agent.sources.spool_dir.spool_catalog import SpoolCatalog
     from copycat_agent.sources.spool_dir.spool_file import SpoolFile
 
 

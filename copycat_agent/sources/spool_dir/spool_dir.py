@@ -23,7 +23,6 @@ from copycat_agent.model import SplitResult
 from copycat_agent.sources.base import FileDetail, FileView, Lag, Offsets, Plan
 from copycat_agent.sources.planner import CachedSum, Changes, Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir.admission import Admission
-from copycat_agent.sources.spool_dir.catalog import SpoolCatalog
 from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner
 from copycat_agent.sources.spool_dir.cleanup.cleanup_queue import CleanupQueue
 from copycat_agent.sources.spool_dir.listing import DoneFiles, Listing
@@ -31,6 +30,7 @@ from copycat_agent.sources.spool_dir.outcomes import SpoolResults
 from copycat_agent.sources.spool_dir.preparation import Preparation
 from copycat_agent.sources.spool_dir.ready import ReadyFiles
 from copycat_agent.sources.spool_dir.rows import FileRows
+from copycat_agent.sources.spool_dir.spool_catalog import SpoolCatalog
 from copycat_agent.sources.spool_dir.spool_file import FileOrRange, SpoolFile
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.sources.spool_dir.spool_stream import LimitedFormat

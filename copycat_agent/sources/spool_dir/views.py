@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from copycat_agent.model import Schema, SourcePartition, Split
     from copycat_agent.sources.planner import Planner
     from copycat_agent.sources.spool_dir.admission import Admission
-    from copycat_agent.sources.spool_dir.catalog import SpoolCatalog
     from copycat_agent.sources.spool_dir.cleanup.cleanup_queue import CleanupQueue
     from copycat_agent.sources.spool_dir.listing import Listing
     from copycat_agent.sources.spool_dir.rows import FileRow
+    from copycat_agent.sources.spool_dir.spool_catalog import SpoolCatalog
     from copycat_agent.sources.spool_dir.spool_file import SpoolFile
 
 

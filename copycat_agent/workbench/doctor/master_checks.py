@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
-from copycat_agent.agent.carriers import doubts, refused_on
+from copycat_agent.agent.executor_choice import doubts, refused_on
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import Definition, SparkOptions
 from copycat_agent.spark.cluster_host import ClusterHost, is_cluster, unreachable

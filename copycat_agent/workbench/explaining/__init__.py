@@ -17,7 +17,7 @@ from copycat_agent.definitions.source_rules import patterns_of
 from copycat_agent.errors import RetriableError
 from copycat_agent.logs import Log
 from copycat_agent.model import Loss, SavedRow, SourceOffset, SourcePartition, offsets_in
-from copycat_agent.offsets.looking import offsets_of
+from copycat_agent.offsets.store_reader import offsets_of
 from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES, LooksLater, Source, create_source
 from copycat_agent.sources.base import FileDetail
@@ -27,7 +27,7 @@ from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.paths.matching import excluded_by, fixed_depth, mismatch
 from copycat_agent.sources.files.paths.regular_files import NotRegularError, open_regular
 from copycat_agent.sources.files.reading.address import is_remote
-from copycat_agent.sources.log_file.beginning.placing import is_file_key
+from copycat_agent.sources.log_file.beginning.manual_position import is_file_key
 from copycat_agent.sources.spool_dir.listing import never_read
 from copycat_agent.workbench.doctor.users import find_user, how_to_open
 from copycat_agent.workbench.explaining.keys import OptionKey, all_keys, find_keys, near_keys

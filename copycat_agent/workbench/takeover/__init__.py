@@ -1,7 +1,7 @@
 """Takes over the positions of another shipper (a *peer*) as offsets, after checking them against the files that are there.
 
-`PEERS` read a peer's state (`peer_state`). `taking` decides for each position whether the present file proves it (`proving`), and tells
-what the agent will do with that file. The peer's state is not changed, and the caller saves the offsets.
+`PEERS` read a peer's state (`peer_state`). `file_matching` decides for each position whether the present file proves it (`proving`), and
+tells what the agent will do with that file. The peer's state is not changed, and the caller saves the offsets.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from copycat_agent.workbench.takeover import (
     rsyslog_state,
     vector_checkpoints,
 )
+from copycat_agent.workbench.takeover.file_matching import FileDecision, Successor, Takeover, take_over
 from copycat_agent.workbench.takeover.peer_state import PeerState, unreadable
-from copycat_agent.workbench.takeover.taking import FileDecision, Successor, Takeover, take_over
 
 __all__ = ["PEERS", "FileDecision", "PeerState", "Successor", "Takeover", "take_over"]
 

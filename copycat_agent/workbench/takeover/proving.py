@@ -20,7 +20,7 @@ from copycat_agent.sources.files.identity import Identity, identify
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.packing.unpacking import Unpacker
 from copycat_agent.sources.files.paths.regular_files import open_regular
-from copycat_agent.sources.log_file.beginning.placing import LineRules, place
+from copycat_agent.sources.log_file.beginning.manual_position import LineRules, place
 from copycat_agent.workbench.takeover.peer_state import PeerPosition
 
 _BLOCK = 2**20

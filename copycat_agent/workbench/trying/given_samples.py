@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from copycat_agent.converters.understood import ValuesReader, json_objects
+from copycat_agent.converters.decoded_value import ValuesReader, json_objects
 from copycat_agent.errors import FatalError, FileError
 from copycat_agent.formats.draft import Envelopes
 from copycat_agent.model import SourceOffset, SourcePartition, Split, Stretch

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from copycat_agent.agent.files import DefinitionFiles
+from copycat_agent.agent.definition_files import DefinitionFiles
 from copycat_agent.agent.reloading import Reloader
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.watch import Watcher

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from copycat_agent.agent.kept_files import DEAF_SECONDS, SystemdDescriptorStore, known_files
+from copycat_agent.agent.descriptor_store import DEAF_SECONDS, SystemdDescriptorStore, known_files
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.systemd import ServiceManager
 from tests.rig.service_manager import ServiceManager as Systemd

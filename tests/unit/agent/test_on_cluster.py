@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from copycat_agent.agent import WantedDefinitions
-    from copycat_agent.agent.carriers import Elsewhere
+    from copycat_agent.agent.executor_choice import Elsewhere
 
 JOURNALD: dict[str, Any] = {"type": "journald"}
 LOG: dict[str, Any] = {"type": "log_file", "include": ["/l/*"]}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.agent.files import DefinitionWatcher
+from copycat_agent.agent.definition_files import DefinitionWatcher
 from copycat_agent.agent.reloading import differences
 from copycat_agent.errors import DefinitionError
 from copycat_agent.model import STATE_KEY, SourceOffset, SourcePartition

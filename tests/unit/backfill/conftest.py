@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from copycat_agent.backfill import given
+from copycat_agent.backfill import path_source
 from copycat_agent.backfill.backfill import Backfill, BackfillJob, ExecutorFactory
 from copycat_agent.backfill.delivered import EarlierDeliveries
 from copycat_agent.definitions import load_file
@@ -143,7 +143,7 @@ class Rig:
         delivered = None if again else EarlierDeliveries(self._rows(home))
         if home not in self._homes:
             self._homes.append(home)
-        return BackfillJob(loaded.definition, home, given.maker(kind, [str(path) for path in paths], delivered), window, rate)
+        return BackfillJob(loaded.definition, home, path_source.maker(kind, [str(path) for path in paths], delivered), window, rate)
 
     def _rows(self, current: Path) -> Iterable[Any]:
         for home in self._homes:

@@ -15,7 +15,7 @@ from copycat_agent.delivery.exactly_once import task as lanes
 from copycat_agent.errors import BlockedError, DataError, FatalError, FencedError, FileError, RefusedError, RetriableError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Counts, SourceOffset, SourcePartition
-from copycat_agent.producer import keeping
+from copycat_agent.producer import producer_pool
 from copycat_agent.sources.files.reading.stream import Stream
 from tests.unit.batch.fake_lane import FakeBroker, FakeLane, FakeProducer
 from tests.unit.batch.rig import append, batch_of, definition, never, split_of, write
@@ -340,7 +340,7 @@ def test_a_definition_that_cannot_be_read_is_told_before_anything_begins(world: 
 def test_an_idle_lane_is_closed_and_the_next_batch_reads_the_head(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "f", b"a")
     assert world.state(split_of(path))[0] == "committed"
-    monkeypatch.setattr(keeping, "LANE_IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(producer_pool, "LANE_IDLE_SECONDS", 0.0)
     world.producers.poll_idle()
     assert all(one.is_closed for one in world.broker.owners.values())
     assert world.state(split_of(path))[0] == "committed"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.batch.progress import SplitProgress
-from copycat_agent.delivery.exactly_once.search import RefusedTransactionSearch
+from copycat_agent.delivery.exactly_once.refused_transaction_search import RefusedTransactionSearch
 from copycat_agent.errors import BlockedError, DataError, FatalError, TimestampError
 from copycat_agent.executor import run_batch
 from copycat_agent.formats import LineFrames, LineOptions

@@ -14,7 +14,7 @@ from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, FencedError, RetriableError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Counts, OffsetRange, OffsetsPartition
-from copycat_agent.producer import ProducerPool, learnt
+from copycat_agent.producer import ProducerPool, task_memory
 from copycat_agent.producer.kafka_errors import translate
 from copycat_agent.producer.lane_producer import LaneProducer
 from copycat_agent.producer.transactional import KafkaSteps
@@ -197,7 +197,7 @@ def test_a_line_that_breaks_while_records_are_under_way_ends_as_undone_and_the_n
         flush(self)
 
     monkeypatch.setattr(lanes, "STOP_PART", 0.0)  # as if the transaction had been open for long
-    monkeypatch.setattr(learnt, "SETTLE_SECONDS", 0.3)
+    monkeypatch.setattr(task_memory, "SETTLE_SECONDS", 0.3)
     with monkeypatch.context() as context:
         context.setattr(LaneProducer, "flush", breaks)
         results = run_batch(lane.batch(connector, split), producers, never)

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.batch import refused, run
+from copycat_agent.batch import refused_record_search, run
 from copycat_agent.batch.progress import SplitProgress
 from copycat_agent.dev_broker import free_port
 from copycat_agent.encoding import encoder
 from copycat_agent.errors import BlockedError, DataError, FatalError, FileError, RetriableError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, Counts, Fingerprint, SourceOffset, SourcePartition, Split, SplitResult, TaskId
-from copycat_agent.producer import ProducerPool, TaskProducer, learnt
+from copycat_agent.producer import ProducerPool, TaskProducer, task_memory
 from copycat_agent.sources.files.access import access_of
 from copycat_agent.sources.files.reading.stream import SplitFile
 from copycat_agent.transforms import Steady
@@ -83,7 +83,7 @@ def test_a_run_that_cannot_be_acknowledged_settles_what_the_runs_before_it_sent(
     path = write(tmp_path / "f", *[b"x" * 99] * 40_000)
     calls: list[int] = []
     flush = TaskProducer.flush
-    monkeypatch.setattr(learnt, "SETTLE_SECONDS", 0.2)
+    monkeypatch.setattr(task_memory, "SETTLE_SECONDS", 0.2)
 
     def cut_behind_the_second(self: TaskProducer) -> None:
         calls.append(1)
@@ -320,7 +320,7 @@ def test_a_refused_record_that_stops_the_connector_leaves_the_splits_before_it_s
 def test_a_search_for_refused_records_ends_in_time_and_the_rest_is_not_taken_for_read(
     producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refused, "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(refused_record_search, "SEARCH_SECONDS", 0.0)
     topic = refusing_topic(make_topic)
     lines = [os.urandom(200).hex().encode() for _ in range(250)]
     one, two = write(tmp_path / "a", *lines), write(tmp_path / "b", b"b")
@@ -429,7 +429,7 @@ def test_a_run_that_is_sent_again_ends_where_reading_goes_on(
     producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "RUN_BYTES", 4000)  # a run ends within a block, and reading anew cuts blocks elsewhere
-    monkeypatch.setattr(refused, "GROUP_RECORDS", 1000)
+    monkeypatch.setattr(refused_record_search, "GROUP_RECORDS", 1000)
     lines = [b"first", b"x" * 5000, *[b"%098d" % number for number in range(16_000)]]
     path = write(tmp_path / "f", *lines)
     connector = definition(broker.bootstrap, make_topic(), line={"max_bytes": 300, "on_too_long": "drop"})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.batch import refused, sending
+from copycat_agent.batch import refused_record_search, sending
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import DataError
 from copycat_agent.executor import run_batch
@@ -79,7 +79,7 @@ def test_a_batch_ends_in_the_middle_of_a_chunk(tmp_path: Path, policy: dict[str,
 
 
 def test_so_does_the_search_for_a_refused_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refused, "SEARCH_SECONDS", 0.5)
+    monkeypatch.setattr(refused_record_search, "SEARCH_SECONDS", 0.5)
     connector, path = definition("127.0.0.1:9", "t", **POLICIES[1]), write(tmp_path / "f", *[LINE] * LINES)
     kafka = Refusing()
     result = ship(connector, path, never, 0.5, kafka)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.batch import refused
+from copycat_agent.batch import refused_record_search
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.batch.sql_run import SqlRun
 from copycat_agent.encoding.encoder import Encoder
@@ -166,7 +166,7 @@ def test_a_stop_ends_a_range_that_goes_as_one_and_nothing_is_settled() -> None:
 def test_a_record_that_kafka_refuses_is_looked_for_in_all_of_a_range_that_goes_as_one(
     tolerance: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refused, "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(refused_record_search, "SEARCH_SECONDS", 0.0)
     kafka = Kafka(refused=b'"id":2345')
     run = made(Numbers(), 5000, kafka, errors={"tolerance": tolerance})
     (progress,) = run.progresses

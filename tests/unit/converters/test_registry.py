@@ -19,7 +19,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
-from copycat_agent.converters import CONVERTERS, Converter, Site, build_converter, converting, registry_access
+from copycat_agent.converters import CONVERTERS, Converter, Site, build_converter, registry_access, schema_converter
 from copycat_agent.converters.proto_form import compile_proto, message_of
 from copycat_agent.errors import BlockedError, DataError, FatalError, RetriableError
 from copycat_agent.model import Column
@@ -235,7 +235,7 @@ def test_a_login_is_sent_and_never_shown(schema_registry: SchemaRegistry, regist
 def test_a_new_version_is_noticed_when_a_record_does_not_fit(
     registry_front: RegistryFront, registry_client: SchemaRegistryClient, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(converting, "RECHECK_SECONDS", 0.0)
+    monkeypatch.setattr(schema_converter, "RECHECK_SECONDS", 0.0)
     put(registry_client, f"{topic}-value", ORDER)
     convert = make("avro", registry_front.url)
     with pytest.raises(DataError, match="field 'note'"):
@@ -251,7 +251,7 @@ def test_the_latest_version_is_asked_for_again_and_an_outage_then_is_no_matter(
     convert = make("avro", registry_front.url)
     convert({"id": "a", "qty": 5}, topic, None)
     second = put(registry_client, f"{topic}-value", ORDER_2)
-    monkeypatch.setattr(converting, "REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr(schema_converter, "REFRESH_SECONDS", 0.0)
     registry_front.stop()
     assert convert({"id": "a", "qty": 5}, topic, None)[1:5] == first.to_bytes(4, "big")
     registry_front.start()
@@ -481,7 +481,7 @@ def test_a_registry_that_hangs_is_not_waited_for_again_with_each_topic(
         convert({"id": "a", "qty": 5}, f"{topic}-{number}", None)
     asked = len(registry_front.requests)
     clock = time.monotonic
-    monkeypatch.setattr(time, "monotonic", lambda: clock() + converting.REFRESH_SECONDS + 1)
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + schema_converter.REFRESH_SECONDS + 1)
     registry_front.answer = 503, b"{}"
     for number in range(4):
         assert convert({"id": "a", "qty": 5}, f"{topic}-{number}", None)
@@ -497,5 +497,5 @@ def test_however_many_files_and_topics_what_is_kept_is_bounded_and_the_registry_
     for number in range(300):
         derived({"id": "a"}, topic, FileSchema((Column("id"),)))
         derived({"id": "a", f"c{number % 3}": 1}, topic, FileSchema((Column("id"), Column(f"c{number % 3}", "int"))))
-    assert len(derived._known) == converting._FILES_MAX
+    assert len(derived._known) == schema_converter._FILES_MAX
     assert len(registry_front.requests) == 4

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.agent.files import DefinitionFiles
+from copycat_agent.agent.definition_files import DefinitionFiles
 from copycat_agent.definitions import load_file
 from copycat_agent.options import AgentOptions
 

@@ -13,7 +13,7 @@ from copycat_agent.workbench.explaining import find_keys
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from copycat_agent.definitions.loaded import LoadedFile
+    from copycat_agent.definitions.load_result import LoadedFile
 
 
 def load(tmp_path: Path, source: str, rest: str = "") -> LoadedFile:

@@ -11,7 +11,7 @@ from copycat_agent.encoding.letters import dead_letter, with_raw
 from copycat_agent.errors import DataError
 from copycat_agent.formats import Draft, Envelope
 from copycat_agent.model import SourceOffset, SourcePartition, Split
-from copycat_agent.producer.consuming import Received
+from copycat_agent.producer.topic_reader import Received
 from tests.unit.batch.rig import definition
 
 CONNECTOR = definition("b:1", "t", errors={"tolerance": "all", "dlq": {"topic": "d"}})

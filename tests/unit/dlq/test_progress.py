@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copycat_agent.dlq import ReplayProgress
-from copycat_agent.producer.consuming import GroupPosition
+from copycat_agent.producer.topic_reader import GroupPosition
 
 OUTCOMES = st.lists(st.booleans(), max_size=300)
 

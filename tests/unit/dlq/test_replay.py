@@ -18,8 +18,8 @@ from copycat_agent.dlq.survey import LetterKind
 from copycat_agent.errors import RetriableError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import SourcePartition
-from copycat_agent.producer import ProducerPool, TaskProducer, consuming
-from copycat_agent.producer.consuming import TopicReader
+from copycat_agent.producer import ProducerPool, TaskProducer, topic_reader
+from copycat_agent.producer.topic_reader import TopicReader
 from tests.rig.kafka import consume, values
 from tests.unit.batch.rig import batch_of, definition, never, split_of, write
 
@@ -328,7 +328,7 @@ def test_a_topic_that_does_not_exist_holds_no_letters(post: Post) -> None:
 
 
 def test_without_a_broker_it_is_a_retriable_error(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consuming, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(topic_reader, "ANSWER_SECONDS", 1.0)
     connector = post.mended()
     kafka = connector.kafka.model_copy(update={"bootstrap_servers": (f"127.0.0.1:{free_port()}",)})
     with pytest.raises(RetriableError):
@@ -377,9 +377,9 @@ def test_large_letters_go_in_small_groups(post: Post, monkeypatch: pytest.Monkey
 
 def test_time_that_the_caller_takes_is_not_taken_for_silence(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
     post.fill(b"one", b"two")
-    monkeypatch.setattr(consuming, "STALL_SECONDS", 5.0)
+    monkeypatch.setattr(topic_reader, "STALL_SECONDS", 5.0)
     clock = [0.0]
-    monkeypatch.setattr(consuming, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=time.sleep))
+    monkeypatch.setattr(topic_reader, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=time.sleep))
     with TopicReader(post.mended().kafka, post.dlq, group_of(post.name)) as reader:
         read = 0
         for _ in reader.records({}):

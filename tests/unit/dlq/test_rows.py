@@ -14,7 +14,7 @@ from copycat_agent.formats import Draft, LineFrames, LineOptions, Unparsed
 from copycat_agent.formats.records import AvroOptions, build_format
 from copycat_agent.formats.records.json_format import JsonlOptions
 from copycat_agent.model import Column, Schema, SourceOffset, SourcePartition, Split
-from copycat_agent.producer.consuming import Received
+from copycat_agent.producer.topic_reader import Received
 from tests.unit.batch.rig import definition
 
 CONNECTOR = definition("b:1", "t", errors={"tolerance": "all", "dlq": {"topic": "d"}})

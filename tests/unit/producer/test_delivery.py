@@ -16,7 +16,7 @@ from copycat_agent.errors import BlockedError, DataError, RetriableError
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions, TopicOptions
 from copycat_agent.producer import ProducerPool, RefusedRecordError, TaskProducer
-from copycat_agent.producer.learnt import MOST_BYTES, TopicMetadata
+from copycat_agent.producer.task_memory import MOST_BYTES, TopicMetadata
 from tests.rig.kafka import unique_topic, values
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def test_without_a_broker_flushing_ends_retriable_and_the_producer_is_broken(mak
 def test_a_stop_request_cuts_the_wait_for_a_broker(
     make_producer: Callable[..., TaskProducer], monkeypatch: pytest.MonkeyPatch, values_sent: int
 ) -> None:
-    monkeypatch.setattr("copycat_agent.producer.learnt.SETTLE_SECONDS", 0.3)
+    monkeypatch.setattr("copycat_agent.producer.task_memory.SETTLE_SECONDS", 0.3)
     producer = make_producer(f"127.0.0.1:{free_port()}", **{"message.timeout.ms": "300000", "queue.buffering.max.messages": "10"})
     producer.begin(lambda: True)
 

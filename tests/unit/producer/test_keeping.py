@@ -10,7 +10,7 @@ import pytest
 
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer import ProducerPool, keeping
+from copycat_agent.producer import ProducerPool, producer_pool
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def test_what_was_not_asked_for_in_a_day_is_forgotten(producers: Watched, clock:
         use(producers, f"app-{number}")
     producers.poll_idle()
     assert len(producers.known_tasks) == NAMES
-    clock.ahead_seconds = keeping.FORGET_SECONDS + 1
+    clock.ahead_seconds = producer_pool.FORGET_SECONDS + 1
     use(producers, "app-7")
     producers.poll_idle()
     assert producers.known_tasks == {TaskId("app-7", 0)}
@@ -185,6 +185,6 @@ def test_of_those_to_one_cluster_all_but_one_are_closed_soon(real: ProducerPool,
     taken = [(task, options, real.take(task, options)) for task, options in tasks]
     for one in taken:
         real.give_back(*one)
-    clock.ahead_seconds = keeping.SPARE_SECONDS + 1
+    clock.ahead_seconds = producer_pool.SPARE_SECONDS + 1
     real.poll_idle()
     assert [producer.broken for _, _, producer in taken] == [True, True, False, False]

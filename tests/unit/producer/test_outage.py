@@ -15,7 +15,7 @@ from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer import lane_producer, task_producer
-from copycat_agent.producer.learnt import TransactionalState
+from copycat_agent.producer.task_memory import TransactionalState
 from copycat_agent.producer.transactional import KafkaSteps
 
 NOWHERE = KafkaOptions(bootstrap_servers=("127.0.0.1:1",))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from copycat_agent.producer.learnt import LEAST_BYTES, MOST_BYTES, Pace
+from copycat_agent.producer.task_memory import LEAST_BYTES, MOST_BYTES, Pace
 
 
 class Line:

@@ -16,7 +16,7 @@ from copycat_agent.dev_broker import DevBroker, free_port
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer import transactional
-from copycat_agent.producer.asking import Admin, Question
+from copycat_agent.producer.admin import Admin, Question
 from copycat_agent.producer.offsets_topic import OffsetsTopic
 from copycat_agent.producer.probing import ClusterProbe
 from copycat_agent.producer.transactional import KafkaSteps
@@ -231,7 +231,7 @@ def test_entries_that_later_ones_replace_are_let_go_where_there_are_many(here: W
 
 
 def test_without_a_broker_every_question_ends_retriable_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copycat_agent.producer.asking.ANSWER_SECONDS", 1.5)
+    monkeypatch.setattr("copycat_agent.producer.admin.ANSWER_SECONDS", 1.5)
     steps = KafkaSteps(KafkaOptions(bootstrap_servers=(f"127.0.0.1:{free_port()}",)), "test")
     with pytest.raises(RetriableError, match="Connection refused"):
         steps.cluster_id()

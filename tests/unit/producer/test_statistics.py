@@ -11,7 +11,7 @@ import pytest
 from copycat_agent.dev_broker import free_port
 from copycat_agent.model import BrokerView, ClientView, TaskId
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer import ProducerPool, TaskProducer, keeping, settings, task_producer
+from copycat_agent.producer import ProducerPool, TaskProducer, producer_pool, settings, task_producer
 from copycat_agent.producer.client import ClientStatistics, client_view
 from tests.rig.waiting import wait_until
 
@@ -185,7 +185,7 @@ def test_statistics_of_idle_producers_are_taken_in_as_they_come(
 
 
 def test_a_producer_that_is_idle_for_long_is_closed(broker: DevBroker, producers: ProducerPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(producer_pool, "IDLE_SECONDS", 0.1)
     options = KafkaOptions(bootstrap_servers=(broker.bootstrap,))
     producer = producers.take(TASK, options)
     producers.give_back(TASK, options, producer)
@@ -194,7 +194,7 @@ def test_a_producer_that_is_idle_for_long_is_closed(broker: DevBroker, producers
 
 
 def test_a_producer_in_use_is_left_alone(broker: DevBroker, producers: ProducerPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(producer_pool, "IDLE_SECONDS", 0.0)
     options = KafkaOptions(bootstrap_servers=(broker.bootstrap,))
     producer = producers.take(TASK, options)
     producers.poll_idle()

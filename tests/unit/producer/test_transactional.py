@@ -17,7 +17,7 @@ from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, FencedError, RefusedError, RetriableError
 from copycat_agent.model import Head, LanePlan
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer import RefusedRecordError, lane_producer, learnt
+from copycat_agent.producer import RefusedRecordError, lane_producer, task_memory
 from copycat_agent.producer.lane_producer import LaneProducer
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.lane_writer import LaneWriter
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from copycat_agent.dev_broker import DevBroker
-    from copycat_agent.producer.learnt import TopicMetadata
+    from copycat_agent.producer.task_memory import TopicMetadata
     from tests.conftest import ProxiedBroker
 
 
@@ -294,7 +294,7 @@ def resident_kbytes() -> int:
 
 
 def test_a_stop_request_long_ago_leaves_time_to_commit(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learnt, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(task_memory, "SETTLE_SECONDS", 0.0)
     handle = here.begun(stopping=lambda: True)
     here.steps.send(handle, here.place, head(1))
     here.steps.flush(handle)

@@ -16,7 +16,7 @@ import pytest
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.sources.files.identity import Identity, InodeFinder, identify_by_name
-from copycat_agent.sources.log_file import forgetting
+from copycat_agent.sources.log_file import offset_expiry
 from tests.unit.sources.rig import agent_for
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def cycles(directory: Path, agent: Agent, count: int, *, files: int = 1, first: 
 def later(agent: Agent, seconds: float) -> None:
     """Scan as if so much time had passed."""
     with (
-        mock.patch("copycat_agent.sources.log_file.forgetting.time.monotonic", side_effect=lambda: time.monotonic_ns() / 1e9 + seconds),
-        mock.patch("copycat_agent.sources.log_file.forgetting.time.time", side_effect=lambda: time.time_ns() / 1e9 + seconds),
+        mock.patch("copycat_agent.sources.log_file.offset_expiry.time.monotonic", side_effect=lambda: time.monotonic_ns() / 1e9 + seconds),
+        mock.patch("copycat_agent.sources.log_file.offset_expiry.time.time", side_effect=lambda: time.time_ns() / 1e9 + seconds),
     ):
         agent.scan()
 
@@ -248,7 +248,7 @@ def test_a_file_that_is_rewritten_again_and_again_leaves_few_rows_and_one_warnin
     for number in range(60):
         path.write_bytes(b"status %d\n" % number)
         agent.drain()
-        assert len(agent.store) <= forgetting.KEPT_GENERATIONS + 1
+        assert len(agent.store) <= offset_expiry.KEPT_GENERATIONS + 1
     assert agent.lines == [b"status %d" % number for number in range(60)]
     assert sum("forgotten before forget_after" in record.getMessage() for record in caplog.records) == 1
     agent.restart()
@@ -270,15 +270,15 @@ def test_rows_that_an_earlier_version_heaped_up_are_few_after_the_first_look(tmp
     agent.store[SourcePartition("app", identity.key(20_000))] = now
     agent.restart()
     agent.drain()
-    assert len(agent.store) == forgetting.KEPT_GENERATIONS + 1
+    assert len(agent.store) == offset_expiry.KEPT_GENERATIONS + 1
     assert agent.lines == [b"one"]
 
 
 def test_of_very_many_files_that_are_gone_the_oldest_rows_go_first_and_no_other_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(forgetting, "KEPT_GONE", 10)
-    monkeypatch.setattr(forgetting, "_AGE_SECONDS", 0.0)
+    monkeypatch.setattr(offset_expiry, "KEPT_GONE", 10)
+    monkeypatch.setattr(offset_expiry, "_AGE_SECONDS", 0.0)
     agent = agent_for(tmp_path, "*.log")
     for number in range(12):
         write(tmp_path / f"stays-{number}.log", b"stays %d" % number)

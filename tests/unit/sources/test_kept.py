@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from copycat_agent.agent.kept_files import SystemdDescriptorStore, known_files
+from copycat_agent.agent.descriptor_store import SystemdDescriptorStore, known_files
 from copycat_agent.systemd import ServiceManager
 from tests.rig.service_manager import ServiceManager as Systemd
 from tests.rig.waiting import wait_until

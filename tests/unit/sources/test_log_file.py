@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.model import SplitResult
-from copycat_agent.sources.log_file.planning import FOLLOWED_FILES, JOINING_BYTES
+from copycat_agent.sources.log_file.file_planner import FOLLOWED_FILES, JOINING_BYTES
 from tests.unit.sources.rig import Agent, agent_for
 
 if TYPE_CHECKING:

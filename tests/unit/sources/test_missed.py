@@ -351,7 +351,7 @@ def test_one_that_could_not_be_read_is_read_after_a_restart(tmp_path: Path, monk
         tick()
         append(log, *lines(number * 5, number * 5 + 5))
     with monkeypatch.context() as patch:
-        patch.setattr("copycat_agent.sources.log_file.succession.missed.identify", lambda *_: (tmp_path / "nothing").stat())
+        patch.setattr("copycat_agent.sources.log_file.succession.missed_rotations.identify", lambda *_: (tmp_path / "nothing").stat())
         agent.drain()
     assert Counter(agent.lines) == Counter([*lines(0, 5), *lines(10, 15)])
     agent.restart()

@@ -16,7 +16,7 @@ from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResul
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.packing import compressions, unpacking
 from copycat_agent.sources.files.packing.unpacking import Unpacker
-from copycat_agent.sources.log_file import endings
+from copycat_agent.sources.log_file import file_closer
 from copycat_agent.sources.log_file.log_kind import open_stream
 from tests.unit.sources.packing import PACK, SUFFIX, random_lines, source, write_packed
 from tests.unit.sources.rig import Agent, agent_for, tick
@@ -31,7 +31,7 @@ TEXT = random_lines(2000)
 LINES = TEXT.splitlines()
 
 
-def let_be_quiet(agent: Agent, seconds: float = endings.LAST_LINE_SECONDS) -> None:
+def let_be_quiet(agent: Agent, seconds: float = file_closer.LAST_LINE_SECONDS) -> None:
     """As if so much time had passed since anything was written."""
     for file in agent.source._catalog.followed.files.values():
         file.seen = replace(file.seen, grown_at=file.grown_at - seconds)
@@ -143,7 +143,7 @@ def test_an_archive_that_stays_unfinished_is_damaged_and_goes_on_when_it_grows(t
     let_be_quiet(agent)
     agent.drain()
     assert agent.losses == [], "somebody may be writing it still"
-    let_be_quiet(agent, endings.UNFINISHED_SECONDS)
+    let_be_quiet(agent, file_closer.UNFINISHED_SECONDS)
     agent.drain()
     (loss,) = agent.losses
     (offset,) = [one for one in agent.store.values() if one.path == str(path)]

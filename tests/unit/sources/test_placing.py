@@ -10,7 +10,7 @@ import pytest
 from copycat_agent.cli.offsets_access import rules_of
 from copycat_agent.errors import DataError
 from copycat_agent.model import SourceState
-from copycat_agent.sources.log_file.beginning.placing import LineRules, StartPosition, place
+from copycat_agent.sources.log_file.beginning.manual_position import LineRules, StartPosition, place
 from tests.unit.sources.rig import Agent, agent_for
 from tests.unit.sources.saved import remount
 from tests.unit.sources.spool.rig import Spool, lines

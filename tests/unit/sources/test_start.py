@@ -338,7 +338,7 @@ def test_a_deleted_file_that_stays_unread_is_given_up_after_hold_deleted(tmp_pat
     agent.scan()
     agent.scan()
     assert agent.losses == []
-    with mock.patch("copycat_agent.sources.log_file.endings.time.monotonic", side_effect=lambda: time.monotonic_ns() / 1e9 + 6):
+    with mock.patch("copycat_agent.sources.log_file.file_closer.time.monotonic", side_effect=lambda: time.monotonic_ns() / 1e9 + 6):
         agent.scan()
     (loss,) = agent.losses
     assert (loss.path, loss.start, loss.end, loss.reason) == (str(path), 2, 6, "destroyed")
@@ -359,7 +359,8 @@ def test_a_deleted_file_is_held_for_ever_by_default_and_while_it_gets_read(tmp_p
             writer.write(b"more\n")
             later = turn * seconds
             with mock.patch(
-                "copycat_agent.sources.log_file.endings.time.monotonic", side_effect=lambda later=later: time.monotonic_ns() / 1e9 + later
+                "copycat_agent.sources.log_file.file_closer.time.monotonic",
+                side_effect=lambda later=later: time.monotonic_ns() / 1e9 + later,
             ):
                 agent.scan()
             agent.work()

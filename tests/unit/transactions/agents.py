@@ -26,7 +26,7 @@ from copycat_agent.model import (
     connector_id_of,
     is_connector_id,
 )
-from copycat_agent.transactions import entries, names, opening
+from copycat_agent.transactions import entries, name_lookup, opening
 from copycat_agent.transactions.lane_writer import LaneWriter
 from copycat_agent.transactions.opening import LaneGroup, LaneSnapshot, OpeningPlan
 from copycat_agent.transactions.protocol import Lines, Step
@@ -365,7 +365,9 @@ class Agent:
             adopt="topic" if kept.adopt else "", name=self.connector,
         )  # fmt: skip
         earlier = [one for one in self.earlier if not self.disk.knows(one)] if not kept.published else []
-        found = yield from names.look_up(map(names.NameQuery, [self.connector, *earlier]), nothing, lambda _, key: place_of(key))
+        found = yield from name_lookup.look_up(
+            map(name_lookup.NameQuery, [self.connector, *earlier]), nothing, lambda _, key: place_of(key)
+        )
         ids = [one.key for one in found if is_connector_id(one.key)]
         if ids and not kept.published:
             kept.id, kept.registered = ids[0], self.connector

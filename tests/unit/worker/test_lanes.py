@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from copycat_agent.delivery.exactly_once import guarantee, reopening
+from copycat_agent.delivery.exactly_once import guarantee, lane_recovery
 from copycat_agent.delivery.exactly_once.driver import PACE_SECONDS
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.model import STATE_KEY, Head, Loss, Position, SourceOffset, SourcePartition
@@ -517,7 +517,7 @@ def test_what_no_batch_takes_along_is_told_when_all_is_quiet(
     run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store that is lost before anything was sent is made anew with the position at which the connector began."""
-    monkeypatch.setattr(reopening, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(lane_recovery, "QUIET_SECONDS", 0.05)
     path = tmp_path / "logs" / "a"
     size = write(path, "old")
     executor = ScriptedExecutor(otherwise=kafka.commits)
@@ -537,7 +537,7 @@ def test_a_connector_that_fell_once_tells_it_too(
     run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing grows: no batch will show that all is well again."""
-    monkeypatch.setattr(reopening, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(lane_recovery, "QUIET_SECONDS", 0.05)
     falls, perform = iter([True]), ConnectorIO.perform
 
     def fall_once(connector_io: ConnectorIO, effect: Effect) -> Performed:
@@ -558,7 +558,7 @@ def test_a_connector_that_fell_once_tells_it_too(
 def test_a_file_that_is_being_told_of_is_read_afterwards(
     run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reopening, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(lane_recovery, "QUIET_SECONDS", 0.05)
     reached, go_on = threading.Event(), threading.Event()
     path = tmp_path / "logs" / "a"
     write(path, "old")
@@ -609,7 +609,7 @@ def test_after_a_failed_telling_its_lane_is_opened_again_before_it_is_used(
     run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: str, *, after_commit: bool
 ) -> None:
     """It may be committed all the same: a batch that is planned from the head before it could not be, or would be taken for it."""
-    monkeypatch.setattr(reopening, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(lane_recovery, "QUIET_SECONDS", 0.05)
     path = tmp_path / "logs" / "a"
     write(path, "old")
     go_on = fail_the_telling(kafka, after_commit=after_commit, of=of)
@@ -635,7 +635,7 @@ def test_a_failed_telling_holds_its_files_on_every_lane(
     run: Run, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it sent may still arrive: an older offset than another lane's would come last."""
-    monkeypatch.setattr(reopening, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(lane_recovery, "QUIET_SECONDS", 0.05)
     told, other = tmp_path / "logs" / "a", tmp_path / "logs" / "b"
     write(told, "old")
     go_on = fail_the_telling(kafka, after_commit=False, of="rows")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from copycat_agent.agent.reloading import find_renames
-from copycat_agent.delivery.exactly_once.attempts import OPENINGS_AT_ONCE, LaneOpener, OpeningAttempt
+from copycat_agent.delivery.exactly_once.opening_attempts import OPENINGS_AT_ONCE, LaneOpener, OpeningAttempt
 from copycat_agent.errors import BehindError, CopiedError, PositionsError, RenamedError, RetriableError
 from copycat_agent.fair_executor import FairExecutor
 from copycat_agent.model import OFFSETS_TOPIC, Head, LaneId, Loss, OffsetsPartition, Position, SourceOffset, SourcePartition

@@ -23,7 +23,7 @@ from copycat_agent.sources.log_file.rotation import rotation_family
 from copycat_agent.sources.log_file.succession import similarity
 from copycat_agent.sources.log_file.succession.rules import Evidence, LongerHead, Newcomer, Original
 from copycat_agent.sources.log_file.tracked import TrackedFile
-from copycat_agent.sources.log_file.unfollowed import Saved
+from copycat_agent.sources.log_file.unfollowed_partitions import Saved
 from copycat_agent.sources.planner import Changes
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from copycat_agent.sources.log_file.rotation import dated_family, is_newest, is_
 from copycat_agent.sources.log_file.succession import rules, similarity
 from copycat_agent.sources.log_file.succession.archives import Archives
 from copycat_agent.sources.log_file.tracked import TrackedFile
-from copycat_agent.sources.log_file.unfollowed import Saved
+from copycat_agent.sources.log_file.unfollowed_partitions import Saved
 from copycat_agent.sources.planner import Changes
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The rules by which one file continues another, and the reasons, as pure functions of the findings.
 
-Nothing here opens a file, reads a clock or changes anything: `newcomers`, `archives` and `missed` collect the findings and apply the
-verdict. Each verdict has its reason, which `explain` prints.
+Nothing here opens a file, reads a clock or changes anything: `newcomers`, `archives` and `missed_rotations` collect the findings and apply
+the verdict. Each verdict has its reason, which `explain` prints.
 
 Equal text alone proves nothing. A newcomer continues a known file if both are of one rotation family, if the known file does not have its
 bytes any more (it was cut, or is gone), and if the newcomer has them. In doubt nothing is claimed and the newcomer is read from its

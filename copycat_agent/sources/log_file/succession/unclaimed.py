@@ -15,13 +15,13 @@ from copycat_agent.sources.files.identity import Identity, InodeFinder, identify
 from copycat_agent.sources.files.packing import compressions, packed
 from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
 from copycat_agent.sources.files.paths.regular_files import Opener, why_not
+from copycat_agent.sources.log_file.file_intake import FileIntake
 from copycat_agent.sources.log_file.followed import FollowedFiles
-from copycat_agent.sources.log_file.meeting import FileIntake
 from copycat_agent.sources.log_file.rotation import is_rotated, log_of, logs_of, rotation_family
 from copycat_agent.sources.log_file.succession.newcomers import Newcomers
 from copycat_agent.sources.log_file.succession.rules import HOLDS_REST
 from copycat_agent.sources.log_file.tracked import OpenedFile
-from copycat_agent.sources.log_file.unfollowed import Saved
+from copycat_agent.sources.log_file.unfollowed_partitions import Saved
 from copycat_agent.sources.planner import Changes
 
 NOBODY_LOOKED = "it was rotated out while nobody looked"

@@ -18,7 +18,7 @@ from copycat_agent.errors import DamageError
 from copycat_agent.formats import Parsed, Unparsed
 from copycat_agent.formats.records import FORMATS, AvroOptions, build_format
 from copycat_agent.formats.records.avro_blocks import HEADER_BYTES, BlockMarks
-from copycat_agent.formats.records.avro_reading import VALUES_MAX
+from copycat_agent.formats.records.avro_format import VALUES_MAX
 from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Bytes, ranges, read_all, resumes
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from copycat_agent.errors import FileError
 from copycat_agent.formats.draft import Parsed
 from copycat_agent.formats.records import ParquetOptions, build_format
-from copycat_agent.formats.records.parquet_reading import PACKED_BYTES, RUN_ROWS
+from copycat_agent.formats.records.parquet_format import PACKED_BYTES, RUN_ROWS
 from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Bytes, ranges, read_all, resumes
 
@@ -160,7 +160,7 @@ def test_a_damaged_page_is_damage_and_the_rows_before_it_are_read() -> None:
 
 
 def test_a_packed_file_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copycat_agent.formats.records.parquet_reading.PACKED_BYTES", 1000)
+    monkeypatch.setattr("copycat_agent.formats.records.parquet_format.PACKED_BYTES", 1000)
     found = read_all(FORM, written(simple(1000)), packed=True)
     assert (found.seen, found.damage.startswith("parquet: packed, it holds more than")) == ([], True)
     assert found.file.largest == 1001

@@ -86,7 +86,7 @@ def test_without_times_of_birth_a_file_whose_row_had_gone_is_another_one(tmp_pat
         found = identify_by_name(path, stat, follow_symlinks=follow_symlinks)
         return found and found._replace(birth_ns=0)
 
-    monkeypatch.setattr("copycat_agent.sources.spool_dir.catalog.identify_by_name", unborn)
+    monkeypatch.setattr("copycat_agent.sources.spool_dir.spool_catalog.identify_by_name", unborn)
     monkeypatch.setattr(admission, "identify", lambda fd, info: Identity(info.st_dev, info.st_ino, 0 * fd))
     spool = Spool(tmp_path)
     path = spool.drop("a", lines("one"), LONG_AGO)

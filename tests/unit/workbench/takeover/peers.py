@@ -15,7 +15,7 @@ from copycat_agent.definitions import load_content
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import SavedRow, SourceOffset, SourcePartition, offsets_in
 from copycat_agent.options import AgentOptions
-from copycat_agent.sources.log_file.beginning.placing import LineRules
+from copycat_agent.sources.log_file.beginning.manual_position import LineRules
 from copycat_agent.workbench.takeover import PEERS, FileDecision, PeerState, Successor, Takeover, take_over
 from tests.unit.sources.rig import Agent
 from tests.unit.sources.spool.rig import Spool

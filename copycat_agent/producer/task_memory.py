@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions, TopicOptions
-from copycat_agent.producer.asking import ANSWER_SECONDS, Admin, Question
+from copycat_agent.producer.admin import ANSWER_SECONDS, Admin, Question
 from copycat_agent.producer.kafka_errors import classify, telling_trouble, translate, with_trouble
 from copycat_agent.producer.settings import INTERVAL_SECONDS, TRANSACTION_TIMEOUT_MS
 

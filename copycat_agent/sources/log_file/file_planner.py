@@ -21,7 +21,7 @@ from copycat_agent.sources.planner import PER_BATCH, READY, Planner
 if TYPE_CHECKING:
     from copycat_agent.model import SourcePartition, Split
     from copycat_agent.options import DeliveryOptions
-    from copycat_agent.sources.log_file.catalog import LogCatalog
+    from copycat_agent.sources.log_file.log_catalog import LogCatalog
     from copycat_agent.sources.log_file.log_options import LogFileOptions
     from copycat_agent.sources.log_file.tracked import TrackedFile
 

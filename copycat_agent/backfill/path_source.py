@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from copycat_agent.backfill.backfill_file import BackfillFile
 from copycat_agent.backfill.delivered import EarlierDeliveries
-from copycat_agent.backfill.given_file import BackfillFile
 from copycat_agent.errors import BlockedError, CopycatError, FileError
 from copycat_agent.logs import Log
 from copycat_agent.model import Account, SourceOffset, SourcePartition, SplitResult

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.agent.carriers import Elsewhere, doubts_about, refused
+from copycat_agent.agent.executor_choice import Elsewhere, doubts_about, refused
 from copycat_agent.definitions import NO_ADDRESS, LoadedFile, digest_of, find_agent_file, load_agent, load_directory
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.options import AgentOptions

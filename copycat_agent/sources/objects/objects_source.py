@@ -31,11 +31,11 @@ from copycat_agent.extending import (
 from copycat_agent.sources.objects.blocks import BlockFile
 from copycat_agent.sources.objects.cleanup import Cleanup
 from copycat_agent.sources.objects.daemon_pool import DaemonPool
+from copycat_agent.sources.objects.listing_schedule import ListingPass, ListingSchedule, NameRange
 from copycat_agent.sources.objects.local_store import LocalStore
 from copycat_agent.sources.objects.memory import CHUNK_IDS, ReadHistory
-from copycat_agent.sources.objects.notices import ReceivedNotifications
+from copycat_agent.sources.objects.notifications import ReceivedNotifications
 from copycat_agent.sources.objects.options import ObjectsOptions
-from copycat_agent.sources.objects.passes import ListingPass, ListingSchedule, NameRange
 from copycat_agent.sources.objects.stores import KEY, ListedObject, Store, key_of
 
 WAITING_MOST = 1000

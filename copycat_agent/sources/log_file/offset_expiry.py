@@ -17,7 +17,7 @@ from copycat_agent.sources.files.packing import packed
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.model import SourceOffset, SourcePartition
-    from copycat_agent.sources.log_file.unfollowed import UnfollowedPartitions
+    from copycat_agent.sources.log_file.unfollowed_partitions import UnfollowedPartitions
     from copycat_agent.sources.planner import Changes
 
 KEPT_GONE = 100_000

@@ -146,7 +146,7 @@ class ClosedFiles:
 class FileCloser:
     """Ends files of one connector, one call at a time: those that left their patterns, archives, and all files when a run is to end.
 
-    `begin_anew` is `Catalog.begin_anew`. `removal` deletes those that are read.
+    `begin_anew` is `LogCatalog.begin_anew`. `removal` deletes those that are read.
     """
 
     def __init__(

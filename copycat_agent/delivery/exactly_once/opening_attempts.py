@@ -17,7 +17,7 @@ from copycat_agent.model import OFFSETS_TOPIC, Head, OffsetsPartition, SavedRow,
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.checks import made_anew
 from copycat_agent.transactions.entries import partition_of
-from copycat_agent.transactions.names import NameQuery, look_up
+from copycat_agent.transactions.name_lookup import NameQuery, look_up
 from copycat_agent.transactions.opening import Adopt, LaneGroup, LaneSnapshot, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import Steps, perform
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from copycat_agent.converters.understood import ValuesReader, json_objects
+from copycat_agent.converters.decoded_value import ValuesReader, json_objects
 
 if TYPE_CHECKING:
     from copycat_agent.options import ConverterOptions, SchemaRegistryOptions

@@ -12,15 +12,15 @@ from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Discovery, MatchedFile, PassedOver
 from copycat_agent.sources.files.paths.regular_files import Opener
 from copycat_agent.sources.log_file.beginning.start import StartAt
+from copycat_agent.sources.log_file.file_intake import FileIntake
 from copycat_agent.sources.log_file.followed import FollowedFiles
-from copycat_agent.sources.log_file.meeting import FileIntake
 from copycat_agent.sources.log_file.rotation import is_newest, is_rotated
 from copycat_agent.sources.log_file.succession import similarity
-from copycat_agent.sources.log_file.succession.missed import MissedRotations
+from copycat_agent.sources.log_file.succession.missed_rotations import MissedRotations
 from copycat_agent.sources.log_file.succession.newcomers import NOT_COMPARED, Newcomers
 from copycat_agent.sources.log_file.succession.unclaimed import UnclaimedRanges, UnclaimedSearch
 from copycat_agent.sources.log_file.tracked import TrackedFile
-from copycat_agent.sources.log_file.unfollowed import CUT
+from copycat_agent.sources.log_file.unfollowed_partitions import CUT
 from copycat_agent.sources.planner import Changes
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import offsets_in
 from copycat_agent.options import AgentOptions, Definition
-from copycat_agent.sources.log_file.beginning.placing import LineRules
+from copycat_agent.sources.log_file.beginning.manual_position import LineRules
 from copycat_agent.workbench.importing.common_settings import name_of
 from copycat_agent.workbench.takeover import PEERS, FileDecision, PeerState, Successor, Takeover, take_over
 

@@ -24,15 +24,15 @@ from copycat_agent.sources.files.identity import Identity, identify, identify_by
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
 from copycat_agent.sources.files.paths.regular_files import Opener, PassedOverError, why_not
+from copycat_agent.sources.log_file.file_intake import FileIntake
 from copycat_agent.sources.log_file.followed import FollowedFiles
-from copycat_agent.sources.log_file.meeting import FileIntake
 from copycat_agent.sources.log_file.rotation import is_newest, log_of, rotation_family, unpacked_name
 from copycat_agent.sources.log_file.succession import last_look, similarity
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS, LastLook, LookTime
 from copycat_agent.sources.log_file.succession.rules import OutsideContent, UnseenFile, must_read, why_must_read
 from copycat_agent.sources.log_file.succession.unclaimed import NOBODY_LOOKED, members
 from copycat_agent.sources.log_file.tracked import OpenedFile, TrackedFile
-from copycat_agent.sources.log_file.unfollowed import Saved
+from copycat_agent.sources.log_file.unfollowed_partitions import Saved
 from copycat_agent.sources.planner import Changes
 
 if TYPE_CHECKING:

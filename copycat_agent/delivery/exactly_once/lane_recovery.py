@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from copycat_agent.delivery.base import PendingResults
-    from copycat_agent.delivery.exactly_once.attempts import OpeningAttempt, Rows
+    from copycat_agent.delivery.exactly_once.opening_attempts import OpeningAttempt, Rows
     from copycat_agent.model import Batch
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition, ErrorsOptions

@@ -19,7 +19,7 @@ from copycat_agent.cli import exits
 from copycat_agent.cli.check import answering
 from copycat_agent.cli.common_options import say_problems
 from copycat_agent.cli.running import StopSignals
-from copycat_agent.cli.shown import as_json
+from copycat_agent.cli.value_text import as_json
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions import load_directory
 from copycat_agent.display import SecretMask
@@ -29,7 +29,7 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.executor import InlineExecutor, run_batch
 from copycat_agent.model import AT_LEAST_ONCE, Batch, SourceOffset, Split, SplitResult, TaskId
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.looking import offsets_of, saved_offsets
+from copycat_agent.offsets.store_reader import offsets_of, saved_offsets
 from copycat_agent.options import ConvertersOptions, Definition, LimitsOptions, SparkOptions
 from copycat_agent.producer import Message
 from copycat_agent.sources import only_looking

@@ -15,7 +15,7 @@ from copycat_agent.model import SavedRow, SourceOffset, SourcePartition, state_p
 from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES, FileView, create_source
 from copycat_agent.sources.files.paths.matching import excluded_by, mismatch
-from copycat_agent.sources.log_file.beginning.placing import LineRules, place
+from copycat_agent.sources.log_file.beginning.manual_position import LineRules, place
 from copycat_agent.sources.log_file.rotation import log_of, rotation_family
 from copycat_agent.sources.log_file.succession.last_look import as_if_looked
 from copycat_agent.workbench.takeover.counted_lines import in_bytes

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from copycat_agent import logs
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.learnt import TaskMemory
+from copycat_agent.producer.task_memory import TaskMemory
 from copycat_agent.producer.task_producer import TaskProducer
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.lane_writer import LaneWriter
