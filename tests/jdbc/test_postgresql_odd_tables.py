@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(900)
 CANARY = "c4n4ry-Jw7"
 MEMORY_MOST = 1600 * 2**20
-"""Of all processes of the agent, which has other connectors, too. With a fetch without a bound the JVM's 512 MiB are used up, and it stands still."""
+"""Of all processes of the agent, which has other connectors, too. Unbounded fetches use up the JVM's 512 MiB, and it stands still."""
 
 TIMES = "CREATE TABLE times (id bigint PRIMARY KEY, t timestamp, z timestamptz, d date, n numeric(10, 2), big numeric, a numeric(4, 1)[])"
 TIMES_ROWS = """INSERT INTO times VALUES
