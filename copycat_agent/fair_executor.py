@@ -203,7 +203,7 @@ class FairExecutor:
             self._threads[line] += 1
 
     def _work(self, line: Hashable) -> None:
-        """Thread: does one queued after the other, as long as there is a next one."""
+        """Thread: does one item of work after the other, as long as there is a next one."""
         queue = self._lines[line]
         while True:
             with self._lock:
@@ -211,7 +211,7 @@ class FairExecutor:
                 if taken is None:
                     self._threads[line] -= 1
                     return
-                with contextlib.suppress(RuntimeError):  # the queued before may have been the reason why more than one waits
+                with contextlib.suppress(RuntimeError):  # the work before may have been the reason why more than one waits
                     self._make_room(line)
             participant, queued = taken
             well = _do(queued)

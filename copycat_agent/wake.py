@@ -1,8 +1,8 @@
 """Wakes connectors: collects the events of the kernel's queue since a connector last looked, and notifies who waits for them.
 
 Of watchdog, which only this module uses, it takes only the queue, since its observers need a thread for each directory. Events of mere
-reading (opened, closed without a write) are not requested: they would make the agent wake itself. Nudges come from any thread: an order, or
-a batch that returned.
+reading (opened, closed without a write) are not requested: they would make the agent wake itself. Wake-ups come from any thread: an order,
+or a batch that returned.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Wake:
     def arm(self, call: Callable[[], None], *, deaf: bool) -> bool:
         """Arranges for one call of `call`, from any thread, as soon as something happens. Returns False, without a call, if it already has.
 
-        `deaf`: only a nudge counts, events are kept for the next `take`. A connector that paces itself waits deaf: being woken for every
+        `deaf`: only a `wakeup` counts, events are kept for the next `take`. A connector that paces itself waits deaf: being woken for every
         line would cost more than reading it.
         """
         with self._lock:
@@ -144,7 +144,7 @@ class Wake:
 
     @property
     def has_news(self) -> bool:
-        """Whether anything has happened, a nudge included, since the last `take`. Called by the connector, between its waits."""
+        """Whether anything has happened, a `wakeup` included, since the last `take`. Called by the connector, between its waits."""
         return self._was_woken or self._other or bool(self._grown) or (bool(self._behind) and time.monotonic() >= self._tell_at)
 
     def take(self) -> tuple[set[str], bool]:

@@ -114,7 +114,7 @@ LATE: dict[tuple[str, str], str] = {
     ("formats", "copycat_agent.formats.records.avro_format"): "imports fastavro, 0.12 s that an agent of log files does without",
     ("formats", "copycat_agent.formats.records.parquet_values"): "imports pyarrow, for rows of columns that are looked at one by one",
     ("formats", "copycat_agent.formats.records.parquet_format"): "imports pyarrow, 0.25 s and 40 MiB that log files do without",
-    ("sinks", "copycat_agent.sinks.formats.parquet_files"): "imports pyarrow, as parquet_reading",
+    ("sinks", "copycat_agent.sinks.formats.parquet_files"): "imports pyarrow, as parquet_format",
     ("sinks", "copycat_agent.sinks.formats.avro_files"): "imports fastavro, as avro_form",
     ("encoding", "copycat_agent.formats.records.avro_format"): "imports fastavro, as avro_form",
     ("converters", "copycat_agent.converters.avro_form"): "imports fastavro, 0.1 s that other converters do without",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.systemd import ServiceManager
 
-DEAF_SECONDS = 30.0
+RETRY_SECONDS = 30.0
 """Pause after a message that the service manager did not accept."""
 _ANYBODY = ""
 """Owner of files that may belong to any connector."""
@@ -61,7 +61,7 @@ class SystemdDescriptorStore:
         self._owners: dict[str, set[str]] = {}
         self._first: set[str] = set()
         self._unremoved: dict[str, None] = {}
-        self._deaf_until = 0.0
+        self._retry_at = 0.0
         self._passed = manager.passed
         for name in list(self._passed):
             self._owners[name] = {_ANYBODY} if owners is None else set(owners.get(name, ()))
@@ -76,7 +76,7 @@ class SystemdDescriptorStore:
             if self._frozen or not self._manager.listens:
                 return
             self._remove_the_rest()
-            if name not in self._owners and not (self._is_heard() and self._has_room(first=first) and self._store(name, fd)):
+            if name not in self._owners and not (self._may_ask() and self._has_room(first=first) and self._store(name, fd)):
                 return
             self._owners.setdefault(name, set()).add(owner)
             if first:
@@ -143,21 +143,21 @@ class SystemdDescriptorStore:
 
     def _remove_the_rest(self) -> None:
         """Asks the service manager to remove files, also those of failed tries: a deleted file uses disk space as long as it is kept."""
-        while self._unremoved and self._is_heard():
+        while self._unremoved and self._may_ask():
             name = next(iter(self._unremoved))
-            if not self._heard(self._manager.unstore(name)):
+            if not self._note_answer(self._manager.unstore(name)):
                 return
             del self._unremoved[name]
 
     def _store(self, name: str, fd: int) -> bool:
         self._unremoved.pop(name, None)
-        return self._heard(self._manager.store(name, fd))
+        return self._note_answer(self._manager.store(name, fd))
 
-    def _is_heard(self) -> bool:
-        return self._clock() >= self._deaf_until
+    def _may_ask(self) -> bool:
+        return self._clock() >= self._retry_at
 
-    def _heard(self, told: bool) -> bool:  # noqa: FBT001 - the manager's answer
-        """Returns `told`. Pauses messages when it is False: a service manager that accepts no messages blocks the sender, for each file."""
-        if not told:
-            self._deaf_until = self._clock() + DEAF_SECONDS
-        return told
+    def _note_answer(self, accepted: bool) -> bool:  # noqa: FBT001 - the manager's answer
+        """Returns `accepted`. Pauses messages when it is False: a service manager that accepts none blocks the sender, for each file."""
+        if not accepted:
+            self._retry_at = self._clock() + RETRY_SECONDS
+        return accepted

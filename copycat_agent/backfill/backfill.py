@@ -125,7 +125,7 @@ class ExecutorFactory(NamedTuple):
 
 
 Choose = Callable[["SparkOptions", Path, "Callable[[FatalError], None]"], ExecutorFactory]
-"""`choose(spark options, private directory, on_failure)` returns a `ExecutorFactory`. Raises FatalError."""
+"""`choose(spark options, private directory, on_failure)` returns an `ExecutorFactory`. Raises FatalError."""
 
 
 def on_this_host(options: SparkOptions, run_dir: Path, on_failure: Callable[[FatalError], None]) -> ExecutorFactory:

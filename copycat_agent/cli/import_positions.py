@@ -32,13 +32,13 @@ class TakeoverReport:
     @property
     def is_complete(self) -> bool:
         """Whether every existing file that a definition reads continues at the product's position."""
-        return all(one.taken or not one.is_there or not one.connector or one.position is None for one in self.takeover.judgements)
+        return all(one.taken or not one.is_there or not one.connector or one.position is None for one in self.takeover.decisions)
 
     def lines(self, *, written: bool) -> list[str]:
         """Returns one line for each file, and the sum."""
-        judgements = self.takeover.judgements
-        lines = [f"  {_line(one)}" for one in sorted(judgements, key=lambda one: (one.connector, one.path))]
-        known = [one for one in judgements if one.position is not None]
+        decisions = self.takeover.decisions
+        lines = [f"  {_line(one)}" for one in sorted(decisions, key=lambda one: (one.connector, one.path))]
+        known = [one for one in decisions if one.position is not None]
         taken = sum(one.taken for one in known)
         total = f"{visible(str(self.where))}: {len(known)} position{'' if len(known) == 1 else 's'}, {taken} taken"
         if self.takeover.rows:
@@ -46,8 +46,8 @@ class TakeoverReport:
         return ["positions:", *lines, *(f"  {visible(note)}" for note in self.state.notes), total]
 
     def entries(self) -> list[dict[str, Any]]:
-        """Returns the judgements for programs."""
-        return [one._asdict() for one in self.takeover.judgements]
+        """Returns the decisions for programs."""
+        return [one._asdict() for one in self.takeover.decisions]
 
 
 def judged(product: str, where: Path, texts: Mapping[str, str], *, trust_names: bool) -> TakeoverReport:

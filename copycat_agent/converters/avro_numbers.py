@@ -132,7 +132,7 @@ def null(value: object) -> bytes:
 
 
 def unscaled(value: object, precision: int, scale: int) -> int:
-    """Returns a decimal times ten to the power of its scale, exactly. Raises Unfit. A float counts as its shortest text."""
+    """Returns a decimal times ten to the power of its scale, exactly. Raises UnfitValueError. A float counts as its shortest text."""
     if isinstance(value, bool) or not isinstance(value, Decimal | int | float):
         raise wanted("a number", value)
     number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)

@@ -144,7 +144,7 @@ def _write_unchecked(value: Any) -> bytes:  # noqa: ANN401 - a record's fields, 
 
 
 def _read_back(data: bytes) -> Any:  # noqa: ANN401 - JSON
-    """Returns what a reader gets from written JSON. Raises Unfit for a number that nothing holds."""
+    """Returns what a reader gets from written JSON. Raises UnfitValueError for a number that nothing holds."""
     try:
         return orjson.loads(data)
     except ValueError:  # a number beyond floats
@@ -155,7 +155,7 @@ def _read_back(data: bytes) -> Any:  # noqa: ANN401 - JSON
 
 
 def _judge(validator: Any, value: object) -> None:  # noqa: ANN401 - of the schema's own draft
-    """Raises Unfit for what the schema does not allow, in words without the value."""
+    """Raises UnfitValueError for what the schema does not allow, in words without the value."""
     try:
         error = best_match(validator.iter_errors(value))
     except SlowError:

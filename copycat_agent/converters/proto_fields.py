@@ -16,7 +16,7 @@ from copycat_agent.converters.base import UnfitValueError, wanted
 from copycat_agent.converters.schema_forms import nanos_of
 
 Fit = Callable[[Any], Any]
-"""Returns what a message's constructor takes for a value. Raises Unfit."""
+"""Returns what a message's constructor takes for a value. Raises UnfitValueError."""
 
 _EXACT_DOUBLE, _EXACT_FLOAT = 2**53, 2**24
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
@@ -229,7 +229,7 @@ def _json(message: Descriptor) -> Fit:
 
 
 def _check_numbers(value: Any) -> None:  # noqa: ANN401 - JSON
-    """Raises Unfit for numbers that are not finite, or not exact as doubles."""
+    """Raises UnfitValueError for numbers that are not finite, or not exact as doubles."""
     if isinstance(value, int | float):
         if not isinstance(value, bool) and _double(value) - value:  # NaN too
             msg = "the number is not finite"

@@ -124,7 +124,7 @@ _CLOCK = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,6})?)?")
 
 
 def micros_of(value: object) -> int:
-    """Returns microseconds since 1970 of a moment with a zone. Raises Unfit."""
+    """Returns microseconds since 1970 of a moment with a zone. Raises UnfitValueError."""
     if isinstance(value, str):
         value = _moment(value)
     if not isinstance(value, datetime):
@@ -136,7 +136,7 @@ def micros_of(value: object) -> int:
 
 
 def local_micros_of(value: object) -> int:
-    """Returns microseconds since 1970 of a time without a zone. Raises Unfit."""
+    """Returns microseconds since 1970 of a time without a zone. Raises UnfitValueError."""
     if isinstance(value, str):
         value = _moment(value)
     if not isinstance(value, datetime):
@@ -148,12 +148,15 @@ def local_micros_of(value: object) -> int:
 
 
 def nanos_of(value: object) -> int:
-    """Returns nanoseconds since 1970 of a moment with a zone: Python's types have microseconds, texts may have more. Raises Unfit."""
+    """Returns nanoseconds since 1970 of a moment with a zone: Python's types have microseconds, texts may have more.
+
+    Raises UnfitValueError.
+    """
     return micros_of(value) * 1000 + _finer(value)
 
 
 def local_nanos_of(value: object) -> int:
-    """Returns nanoseconds since 1970 of a time without a zone. Raises Unfit."""
+    """Returns nanoseconds since 1970 of a time without a zone. Raises UnfitValueError."""
     return local_micros_of(value) * 1000 + _finer(value)
 
 
@@ -164,7 +167,7 @@ def _finer(value: object) -> int:
 
 
 def days_of(value: object) -> int:
-    """Returns days since 1970-01-01. Raises Unfit."""
+    """Returns days since 1970-01-01. Raises UnfitValueError."""
     if isinstance(value, str):
         value = _parsed(date.fromisoformat, _DAY_ONLY.fullmatch(value), value, "a date such as 2026-11-21")
     if not isinstance(value, date) or isinstance(value, datetime):
@@ -173,7 +176,7 @@ def days_of(value: object) -> int:
 
 
 def clock_micros_of(value: object) -> int:
-    """Returns microseconds since midnight of a time of day. Raises Unfit."""
+    """Returns microseconds since midnight of a time of day. Raises UnfitValueError."""
     if isinstance(value, str):
         value = _parsed(time.fromisoformat, _CLOCK.fullmatch(value), value, "a time of day such as 05:00:00")
     if not isinstance(value, time):

@@ -1,6 +1,6 @@
 """Runs batches on Spark: a private local session or one on a cluster, and the executors that use it. Only this package uses py4j.
 
-How `agent.carriers` wires it::
+How `agent.executor_choice` wires it::
 
     host = SparkHost(agent.spark, state_dir / "run", on_failure=exit_75)   # spark.host
     host.start()                      # returns at once: the JVM starts while the caller loads definitions

@@ -136,7 +136,7 @@ class ClusterExecutor:
                 return jobs[-1]
 
             try:
-                answer = self._run_message(session, message, new_job)
+                answer = self._run_batch_message(session, message, new_job)
             except RetriableError:
                 if flight.settle_requested and not needs_kafka_check(batch) and not any(job.has_begun for job in jobs):
                     return unread(batch)
@@ -144,7 +144,7 @@ class ClusterExecutor:
         results = unpacked(batch, answer)
         return tuple(replace(result, split=split) for result, split in zip(results, batch.splits, strict=True))
 
-    def _run_message(self, session: Session, message: BatchMessage, new_job: Callable[[], ClusterJob]) -> bytes:
+    def _run_batch_message(self, session: Session, message: BatchMessage, new_job: Callable[[], ClusterJob]) -> bytes:
         """Returns packed results after one job, or several for a query that fails for a record."""
         batch = message.batch
         name, step = f"{batch.task.connector}/{batch.task.number}", step_of(batch.definition)
@@ -195,7 +195,7 @@ class ClusterExecutor:
 
 @contextlib.contextmanager
 def _control_connection(flight: ClusterBatch, exchange: ControlListener | None) -> Iterator[ControlConnection]:
-    """Gives the flight a line to its batch while it runs."""
+    """Gives the batch its control connection while it runs."""
     line = ControlConnection(None) if exchange is None else exchange.line()
     flight.use(line)
     try:

@@ -113,18 +113,18 @@ def unfit(found: ExecutorPython) -> FatalError:
 
 
 def stay(partition: Iterable[ResidentTask]) -> Iterator[bytes]:
-    """Function over the partition of a resident task, which holds its post: serves the driver's batches until it disconnects.
+    """Function over the partition of a resident task, which holds a `ResidentTask`: serves the driver's batches until it disconnects.
 
     Yields nothing, or a pickled `ExecutorPython` that says why it cannot.
     """
-    (post,) = partition
+    (task,) = partition
     _die_with_parent()
-    found = describe_python(post.version)
+    found = describe_python(task.version)
     if found.trouble:
         return iter([pickle.dumps(found)])
     from copycat_agent import runner  # noqa: PLC0415 - see above
 
-    host, port, key, certificate = post.listener
+    host, port, key, certificate = task.listener
     try:
         channel = tls_channel.connect(host, port, certificate)
         answer_challenge(cast("Connection", channel), key)
@@ -133,21 +133,21 @@ def stay(partition: Iterable[ResidentTask]) -> Iterator[bytes]:
     except (OSError, EOFError, AuthenticationError) as error:
         why = f"it cannot reach the agent at {host}:{port}: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}"
         return iter([pickle.dumps(found._replace(trouble=why))])
-    hello = runner.Hello(post.runner, os.getpid(), found.host)
-    run = functools.partial(checked, pkgutil.resolve_name(post.run), again=False)
-    if not runner.serve_over(channel, hello, run, post.level, beats=True):
+    hello = runner.Hello(task.runner, os.getpid(), found.host)
+    run = functools.partial(checked, pkgutil.resolve_name(task.run), again=False)
+    if not runner.serve_over(channel, hello, run, task.level, beats=True):
         os._exit(0)  # Spark would use this process again, with a batch still at work in it
     return iter(())
 
 
 def carry(partition: Iterable[BatchMessage]) -> Iterator[bytes]:
-    """Function over the partition of a task, which holds a message: runs it and yields its pickled results."""
+    """Function over the partition of a task, which holds a `BatchMessage`: runs it and yields its pickled results."""
     (message,) = partition
     _die_with_parent()
     if refusal := refused(message):
         return iter([refusal])
-    with told(message.line) as stopping:
-        return iter([run_message(message, stopping, pkgutil.resolve_name(message.run))])
+    with settle_requested(message.line) as stopping:
+        return iter([run_batch_message(message, stopping, pkgutil.resolve_name(message.run))])
 
 
 def refused(message: BatchMessage, more: tuple[str, ...] = ()) -> bytes | None:
@@ -169,7 +169,7 @@ def _is_second_try() -> bool:
     return context is not None and context.attemptNumber() > 0
 
 
-def run_message(message: BatchMessage, stopping: Callable[[], bool], run: Callable[..., Results]) -> bytes:
+def run_batch_message(message: BatchMessage, stopping: Callable[[], bool], run: Callable[..., Results]) -> bytes:
     """Runs the batch with `run`, which is `run_batch` or a replacement. Returns the results of `checked`, packed."""
     from copycat_agent import runner  # noqa: PLC0415 - see above
 
@@ -230,7 +230,7 @@ def _die_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def told(line: tuple[str, int, bytes] | None) -> Iterator[Callable[[], bool]]:
+def settle_requested(line: tuple[str, int, bytes] | None) -> Iterator[Callable[[], bool]]:
     """Yields a function that returns whether the batch has to settle: the driver asked for it, or is gone."""
     stopping = threading.Event()
     peer = None

@@ -63,9 +63,9 @@ class _JobBatch(NamedTuple):
 class JobExecutor:
     """An `executor.Executor`. The caller owns the host, and closes it afterwards.
 
-    At most `host.runners` jobs run at a time, and others wait for their turn. One more place is for batches of parties whose last batch
-    went well while others fail, or while one Kafka cluster takes all other places. `settle` creates a file that the batch looks for, which
-    needs a file system shared with the worker. A batch that waits is returned unread.
+    At most `host.runners` jobs run at a time, and others wait for their turn. One more slot is for batches of participants whose last
+    batch went well while others fail, or while one Kafka cluster takes all other slots. `settle` creates a file that the batch looks for,
+    which needs a file system shared with the worker. A batch that waits is returned unread.
     """
 
     def __init__(self, host: SparkHost, run: Run = run_batch, answer_seconds: float = ANSWER_SECONDS) -> None:

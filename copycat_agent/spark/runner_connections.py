@@ -60,8 +60,8 @@ class PendingBatch:
     def __init__(self, batch: Batch, number: int, deadline: float) -> None:
         """Attributes: `data` is the message for the runner; `sent_at` is when it was sent, 0 before.
 
-        `late`: the deadline has passed once. `is_asked_to_end`: it was asked to end. `is_hung`: it reads from a mount that hangs, so it
-        does not take a place of its runner.
+        `late`: the deadline has passed once. `is_asked_to_end`: it was asked to end and make room. `is_hung`: it reads from a mount that
+        hangs, so it does not take a place of its runner.
         """
         self.batch = batch
         self.participant = participant_of(batch)

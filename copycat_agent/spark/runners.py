@@ -2,7 +2,7 @@
 
 A Spark job for every micro-batch takes 75 to 150 ms of CPU, half a core for a slow log, so the tasks stay.
 
-A `pool` starts runners and accepts their connections. One thread here accepts links, one per link receives answers, and one watches
+A `RunnerPool` starts runners and accepts their connections. One thread here accepts links, one per link receives answers, and one watches
 deadlines. `submit` sends on the caller's thread, so a round trip takes one wake-up at each end (0.1 ms).
 """
 

@@ -147,8 +147,8 @@ def there(item: cluster_task.BatchMessage, make_run: MakeRun) -> bytes:
     if refusal := cluster_task.refused(item, cluster_task.QUERIES_NEED):
         return refusal
     run = functools.partial(run_batch, make_run=make_run)
-    with cluster_task.told(item.line) as stopping:
-        return cluster_task.run_message(item, stopping, run)
+    with cluster_task.settle_requested(item.line) as stopping:
+        return cluster_task.run_batch_message(item, stopping, run)
 
 
 def feed(partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,7 @@ the delivery. What it calls on these directly only computes, but a source's `pla
 One round takes in events, looks if a look is due, saves what was found and what batches have settled, and submits what is to be read, from
 saved positions only. While something is unsaved nothing is planned.
 
-In-flight batches are recorded in four places: here by task, with their grants; in `ConnectorIO` by task, with their futures; in the
+In-flight batches are recorded in four places: here by task, with their limits; in `ConnectorIO` by task, with their futures; in the
 delivery by lane, with their plans; in the source's planner by file, until `finish`.
 """
 

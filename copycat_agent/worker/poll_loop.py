@@ -41,7 +41,7 @@ _log = logs.get("worker")
 
 
 class Wait(NamedTuple):
-    """Resume at `until` (`time.monotonic()`) or when the connector's `Wake` is nudged. `deaf`: file events alone do not resume it."""
+    """Resume at `until` (`time.monotonic()`) or when its `Wake.wakeup` is called. `deaf`: file events alone do not resume it."""
 
     until: float
     deaf: bool = True
@@ -243,7 +243,7 @@ class PollLoop:
     def _park(self, running: ScheduledConnector, wait: Wait | None) -> None:
         """Ends the step that has yielded `wait`; None: the connector has ended.
 
-        The wake is armed under the lock: once the wait is over another thread may go on, and a late `arm` would take that thread's nudge.
+        The wake is armed under the lock: once the wait is over another thread may go on, and a late `arm` would take that thread's wake-up.
         """
         number = next(self._numbers)
         with self._lock:

@@ -98,7 +98,7 @@ class BatchLimits(NamedTuple):
 
 
 class InFlightBatch(NamedTuple):
-    """A batch in flight: when it was submitted or last reported, and its grant.
+    """A batch in flight: when it was submitted or last reported, and its limits.
 
     `begun`: when it was submitted. `stays`: it may stay at the ends of its files, and was not asked to end. `files`: how many it has.
     `reported`: it has reported at least once.

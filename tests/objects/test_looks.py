@@ -66,7 +66,7 @@ class Shelf:
         assert url
         return self.told
 
-    def look(self, name: str) -> ListedObject:
+    def look(self, name: str, *, is_certain: bool = True) -> ListedObject:
         if name in self.closed:
             raise PermissionError(13, "it is not allowed")
         if name not in self.objects:
@@ -428,6 +428,31 @@ def test_an_object_from_the_future_is_read_once_it_was_seen_unchanged_for_min_ag
     agent.start()
     agent.run(10)
     assert agent.read == ["a"]
+
+
+def test_a_time_in_the_future_makes_no_later_object_count_as_read(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"CHUNK_IDS": 8, "CHUNKS_MOST": 2, "SMALL_MOST": 2}.items():
+        monkeypatch.setattr(memory, name, value)
+    monkeypatch.setattr(objects_source, "CHUNK_IDS", 8)
+    monkeypatch.setattr(objects_source, "REMEMBER_AT", 7)
+    agent = Agent(shelf, monkeypatch)
+    future_ms = int(time.time() * 1000) + 10**10
+    for number in range(100):
+        shelf.put(f"{number:03}", mtime_ms=future_ms if number % 4 == 0 else 1000 + number)
+    agent.run(60)
+    assert len(set(agent.read)) == 100
+    shelf.put("new", mtime_ms=int(time.time() * 1000) + 60_000)
+    agent.run()
+    assert agent.read.count("new") == 1
+
+
+def test_no_more_objects_from_the_future_are_watched_than_there_is_room_for(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects_source, "FUTURE_MOST", 3)
+    agent = Agent(shelf, monkeypatch, min_age="90m", relist="1h")
+    for number in range(10):
+        shelf.put(f"{number}", mtime_ms=int(time.time() * 1000) + 10**10)
+    agent.run(20)
+    assert sorted(agent.read) == [f"{number}" for number in range(10)]
 
 
 def test_a_queue_that_cannot_be_read_is_asked_now_and_then_and_told_until_it_can(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ def outcomes(batch: Batch, state: LaneState) -> list[LaneOutcome | None]:
         return (replace(results[0], outcome=LaneOutcome(state, Head(4, "n", 7))), *results[1:])
 
     message = cluster_task.BatchMessage(batch, "", copycat_agent.__version__, None)
-    results: tuple[SplitResult, ...] = pickle.loads(cluster_task.run_message(message, never, run))
+    results: tuple[SplitResult, ...] = pickle.loads(cluster_task.run_batch_message(message, never, run))
     return [result.outcome for result in results]
 
 

@@ -218,7 +218,7 @@ def exchange() -> Iterator[ControlListener]:
 
 def test_a_batch_hears_that_it_shall_settle(exchange: ControlListener) -> None:
     line, other = exchange.line(), exchange.line()
-    with cluster_task.told(line.address) as stopping, cluster_task.told(other.address) as others:
+    with cluster_task.settle_requested(line.address) as stopping, cluster_task.settle_requested(other.address) as others:
         wait_until(lambda: line.is_connected and other.is_connected, SECONDS, "they have come up")
         assert not stopping()
         line.settle()
@@ -229,13 +229,13 @@ def test_a_batch_hears_that_it_shall_settle(exchange: ControlListener) -> None:
 def test_a_batch_that_comes_up_late_hears_it_at_once(exchange: ControlListener) -> None:
     line = exchange.line()
     line.settle()
-    with cluster_task.told(line.address) as stopping:
+    with cluster_task.settle_requested(line.address) as stopping:
         wait_until(stopping, SECONDS, "it hears")
 
 
 def test_a_batch_settles_when_its_driver_has_gone(exchange: ControlListener) -> None:
     line = exchange.line()
-    with cluster_task.told(line.address) as stopping:
+    with cluster_task.settle_requested(line.address) as stopping:
         wait_until(lambda: line.is_connected, SECONDS, "it has come up")
         exchange.close()
         wait_until(stopping, SECONDS, "it sees that nobody waits for it")
@@ -248,7 +248,7 @@ def test_who_does_not_know_the_token_is_not_heard(exchange: ControlListener) -> 
         stranger.sendall(b"x" * TOKEN_BYTES)
         assert stranger.recv(1) == b""
     assert not line.is_connected
-    with cluster_task.told(line.address):
+    with cluster_task.settle_requested(line.address):
         wait_until(lambda: line.is_connected, SECONDS, "the batch gets through")
 
 
@@ -257,7 +257,7 @@ def test_a_batch_without_a_line_runs_to_its_bounds() -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         address = (*deaf.getsockname(), b"x" * TOKEN_BYTES)
-        with cluster_task.told(address) as stopping, cluster_task.told(None) as without:
+        with cluster_task.settle_requested(address) as stopping, cluster_task.settle_requested(None) as without:
             assert not stopping()
             assert not without()
     wait_until(lambda: not threads.named("line"), SECONDS, "no thread is left")

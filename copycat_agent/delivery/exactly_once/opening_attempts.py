@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 OPENINGS_AT_ONCE = 5
 """How many connectors of one cluster open their lanes at a time: each holds two producers per lane, and asks the coordinator for them.
 
-Connectors whose latest opening failed, and those that have opened nothing since this start, use one of these places fewer."""
+Connectors whose latest opening failed, and those that have opened nothing since this start, use one slot fewer."""
 
 _LEFT = "the connector stopped before its lanes were open"
 _IN_LINE = "waits until the lanes of other connectors are open"
@@ -172,7 +172,7 @@ class OpeningPlanner:
 
 
 class _CancellableAccess:
-    """A access that notes each step as it begins, and raises RetriableError before the next one once the attempt is cancelled."""
+    """An access to Kafka that notes each step as it begins, and raises RetriableError before the next one once the attempt is cancelled."""
 
     def __init__(self, access: KafkaAccess, attempt: OpeningAttempt) -> None:
         self._access = access

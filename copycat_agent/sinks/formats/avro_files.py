@@ -167,7 +167,7 @@ class _GivenSchema(NamedTuple):
     fields: frozenset[str] | None
 
     def payload(self, value: Any) -> bytes:  # noqa: ANN401 - any value
-        """Returns the encoded value. Raises Unfit."""
+        """Returns the encoded value. Raises UnfitValueError."""
         if isinstance(value, bytes):
             return value
         if self.write is None:

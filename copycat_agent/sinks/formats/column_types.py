@@ -77,7 +77,7 @@ class _Column(NamedTuple):
         return self.replaced(map(convert, self.present))
 
     def only(self, what: str, *kinds: type) -> None:
-        """Raises Unfit for a value of another type."""
+        """Raises UnfitValueError for a value of another type."""
         if not self.kinds.issubset(kinds):
             raise wanted(what, next(value for value in self.present if type(value) not in kinds))
 
@@ -86,7 +86,7 @@ class _Column(NamedTuple):
 
 
 def fitted(type_: SqlType, values: Sequence[Any], *, grows: bool, depth: int = 0) -> FittedColumn:
-    """Returns type and values of a column that has `type_` so far, with these values. Raises Unfit if one of them does not fit."""
+    """Returns type and values of a column that has `type_` so far, with these values. Raises UnfitValueError if one does not fit."""
     if depth > _DEPTH_MAX:
         raise UnfitValueError(f"objects and lists are nested deeper than {_DEPTH_MAX}")
     kinds = set(map(type, values))
@@ -186,7 +186,7 @@ def _string(type_: SqlType, column: _Column) -> FittedColumn:
 
 
 def text_bytes(texts: Sequence[str]) -> int:
-    """Returns about how much memory texts take. Raises Unfit for text that UTF-8 cannot encode."""
+    """Returns about how much memory texts take. Raises UnfitValueError for text that UTF-8 cannot encode."""
     text = "".join(texts)
     size = len(text)
     if not text.isascii():
@@ -321,7 +321,7 @@ def _struct(type_: SqlType, column: _Column) -> FittedColumn:
 
 
 def transposed(types: Types, rows: Sequence[dict[str, Any]], *, grows: bool) -> dict[str, tuple[SqlType, Sequence[Any]]]:
-    """Returns the types and values of columns, new ones last. Raises Unfit for new ones unless the columns grow."""
+    """Returns the types and values of columns, new ones last. Raises UnfitValueError for new ones unless the columns grow."""
     names = list(types)
     if set(map(len, rows)) == {len(names)}:
         with contextlib.suppress(KeyError):

@@ -51,7 +51,7 @@ class CsvColumns(TableFormat):
 
 
 def _fields(values: Sequence[Any]) -> Sequence[str | None]:
-    """Returns the values as fields of a line; None for null. Raises Unfit."""
+    """Returns the values as fields of a line; None for null. Raises UnfitValueError."""
     kinds = set(map(type, values))
     if kinds == {int}:
         return list(map(str, values))

@@ -64,7 +64,7 @@ class TableFormat(ABC):
 
     @abstractmethod
     def check(self, types: Types) -> None:
-        """Raises Unfit for columns that a file cannot have."""
+        """Raises UnfitValueError for columns that a file cannot have."""
 
     @abstractmethod
     def begin(self, path: Path, types: Types) -> TableFile:
@@ -118,7 +118,7 @@ class TableFiles(DirectoryFiles):
         return False
 
     def _accept(self, values: Sequence[Any]) -> None:
-        """Adds rows to those held. Raises Unfit or DataError if one does not fit; then nothing has changed."""
+        """Adds rows to those held. Raises UnfitValueError or DataError if one does not fit; then nothing has changed."""
         types, columns, size = self._fit(_rows(values))
         if types != self._types or not self._is_checked:
             self._check(types)

@@ -70,7 +70,7 @@ class UnusableSourceError(FatalError):
 
 
 def find_class(name: str) -> type[DataSource]:
-    """Returns the class of `package.module:Class`. Raises NotThisError, and whatever the import of the module raises."""
+    """Returns the class of `package.module:Class`. Raises UnusableSourceError, and whatever the import of the module raises."""
     module_name, _, class_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)

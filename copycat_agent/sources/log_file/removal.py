@@ -117,7 +117,7 @@ class FileRemoval:
         self._kept[file] = time.monotonic() + AGAIN_SECONDS, why
 
     def _delete(self, file: TrackedFile) -> None:
-        """Deletes the file. Raises ChangedError, KeptError, OSError."""
+        """Deletes the file. Raises ChangedError, CleanupDelayedError, OSError."""
         info = os.fstat(file.fd)
         item = CleanupItem(
             file.path.rpartition("/")[2], file.identity, info.st_size, info.st_mtime_ns, Identity.parse(file.partition.key)[0]

@@ -71,7 +71,7 @@ class ArrowStore:
             if self._ask("look at", lambda files: files.get_file_info(self._bucket)).type == fs.FileType.NotFound:
                 raise FileNotFoundError(errno.ENOENT, "there is no such bucket")
 
-    def look(self, name: str) -> ListedObject:
+    def look(self, name: str, *, is_certain: bool = True) -> ListedObject:  # noqa: ARG002 - pyarrow tells no missing container
         found = self._ask("look at", lambda files: files.get_file_info(name))
         if found.type != fs.FileType.File:
             raise FileNotFoundError(errno.ENOENT, "there is no such file")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import math
 from collections.abc import Mapping
@@ -93,9 +94,11 @@ class Cleanup:
             if self._options.to is not None:
                 store.copy(found, _target(store, found, self._options.to))
             store.delete(found)
-        except (FileNotFoundError, ReplacedError):
+        except ReplacedError:
             return None
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and error.errno != errno.ENODEV:
+                return None
             return f"it is delivered, and cleanup.policy {self._options.policy} failed: {error.strerror}"
         return None
 
@@ -129,7 +132,7 @@ def _target(store: Store, found: ListedObject, directory: str) -> str:
     """Returns the name to move an object to. An existing object there is overwritten only if it is a copy, of a move that was killed."""
     name = store.name_at(f"{directory.rstrip('/')}/{found.name.removeprefix(store.prefix)}")
     try:
-        there = store.look(name)
+        there = store.look(name, is_certain=False)
     except FileNotFoundError:
         return name
     is_same = (there.size, there.version) == (found.size, found.version)

@@ -30,7 +30,7 @@ class DaemonPool(Generic[T]):
                 return
             self._threads += 1
         try:
-            threading.Thread(target=self._run, name="pool", daemon=True).start()
+            threading.Thread(target=self._run, name="objects-pool", daemon=True).start()
         except RuntimeError:
             with self._turn:
                 self._threads -= 1

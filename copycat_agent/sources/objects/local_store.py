@@ -42,7 +42,7 @@ class LocalStore:
         Path(self.prefix).stat()
         yield from sorted(one for one in _files_below(self.prefix) if one.name in names)
 
-    def look(self, name: str) -> ListedObject:
+    def look(self, name: str, *, is_certain: bool = True) -> ListedObject:  # noqa: ARG002 - it always is
         with self._beneath(name) as path:
             info = os.lstat(path)
         if not stat.S_ISREG(info.st_mode):

@@ -6,12 +6,13 @@ the names in order; it stops while many objects wait to be read, and later resum
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from copycat_agent.extending import (
     Address,
@@ -52,6 +53,10 @@ LOCAL_AGE_SECONDS = 5.0
 """Default of `min_age` where files grow under their final names."""
 BEGUN_SECONDS = 86_400
 """With `start_at: end`, objects changed within this time before the newest are remembered one by one."""
+FUTURE_MOST = 100_000
+"""So many objects whose time lies in the future are watched at a time."""
+FUTURE_SECONDS = 86_400.0
+"""One that was not seen for so long, and for two full listings, is no longer watched."""
 _BEGUN = "begun"
 _DELETED = "it was deleted before it was read to its end"
 _REPLACED = "it was replaced before it was read to its end"
@@ -78,12 +83,19 @@ def store_at(address: Address) -> Store:
     return S3Store(address)
 
 
+class _Future(NamedTuple):
+    """When an object whose time lies in the future was seen first, and last."""
+
+    first: float
+    seen: float
+
+
 class ObjectsSource:
     """An `extending.FileSource`.
 
     `_known` holds the objects that are partitions, by key; `_names` their keys by name; `_paths` the shown names of saved partitions.
-    `_lost` says why partitions are gone. `_checked_at` is when failing objects were last checked, `_future_since` when new objects whose
-    modification time lies in the future were first seen (`time.monotonic()`).
+    `_lost` says why partitions are gone. `_checked_at` is when failing objects were last checked, `_future` are new objects
+    whose modification time lies in the future, by key, the one that was seen the longest ago first (`time.monotonic()`).
     """
 
     def __init__(self, options: ObjectsOptions) -> None:
@@ -97,7 +109,7 @@ class ObjectsSource:
         self._names: dict[str, str] = {}
         self._lost: dict[str, str] = {}
         self._checked_at: dict[str, float] = {}
-        self._future_since: dict[str, float] = {}
+        self._future: dict[str, _Future] = {}
         self._notices = ReceivedNotifications(options.notify.sqs if options.notify else "")
         self._pool: DaemonPool[tuple[str, ListedObject | None] | None] = DaemonPool()
         self._paths: dict[str, str] = {}
@@ -152,7 +164,7 @@ class ObjectsSource:
         recent = [one for one in found if one[0] > begun_ms]
         for begin in range(0, len(recent), CHUNK_IDS):
             times, ids, names = zip(*recent[begin : begin + CHUNK_IDS], strict=True)
-            yield from self._memory.add(ids, max(times), max(names))
+            yield from self._memory.add(ids, min(max(times), int(time.time() * 1000)), max(names))
         yield Remembered(_BEGUN, max(-1, begun_ms))
 
     def _trouble_of_cleanup(self) -> Troubled:
@@ -193,7 +205,8 @@ class ObjectsSource:
             yield from self._memory.joined(self._passes.passed)
             return
         known = [self._known[key] for key in done]
-        yield from self._memory.add(map(id_of, done), max(one.mtime_ms for one in known), max(one.name for one in known))
+        newest_ms = min(max(one.mtime_ms for one in known), int(time.time() * 1000))
+        yield from self._memory.add(map(id_of, done), newest_ms, max(one.name for one in known))
 
     def _check(self, failing: Collection[str], begun_ms: int) -> None:
         """Checks objects that could not be read: the next listing of them may be far, and a run to the end lists once."""
@@ -218,8 +231,9 @@ class ObjectsSource:
         now = time.monotonic()
         min_age = 0.0 if to_the_end else self._min_age
         old_ms = (time.time() - self._options.look_back) * 1000
-        expires = now - 2 * (min_age + self._options.relist)
-        self._future_since = {key: since for key, since in self._future_since.items() if since > expires}
+        expires = now - FUTURE_SECONDS - 2 * self._options.relist
+        if self._future and next(iter(self._future.values())).seen < expires:
+            self._future = {key: one for key, one in self._future.items() if one.seen >= expires}
         one = self._passes.current(now, lists_behind=self._store.lists_behind, to_the_end=to_the_end)
         if self._options.notify is not None and not self._options.only_looks:
             self._receive(rows, begun_ms, now, min_age, waits=one is None)
@@ -231,7 +245,7 @@ class ObjectsSource:
                 one.passed(found.name)
                 self._passes.note(one, found.name, now, is_old=found.mtime_ms <= old_ms)
                 known = len(self._known)
-                if self.is_wanted(found.name) and self._is_settled(found, min_age) and (key := self._meet(found, rows, begun_ms)):
+                if self.is_wanted(found.name) and self._is_settled(found, min_age, begun_ms) and (key := self._meet(found, rows, begun_ms)):
                     self._passes.saw(one, key)
                     waiting += len(self._known) > known and not rows.get(key, False)
             if one.is_through:
@@ -260,19 +274,24 @@ class ObjectsSource:
         for receipt, names in wanted.items():
             found = [now_there[name] for name in names if name in now_there]
             there = [one for one in found if one is not None]
-            if len(found) == len(names) and all(self._is_settled(one, min_age) for one in there):
+            if len(found) == len(names) and all(self._is_settled(one, min_age, begun_ms) for one in there):
                 self._notices.keep(receipt, {key for one in there if (key := self._meet(one, rows, begun_ms))})
 
-    def _is_settled(self, found: ListedObject, min_age: float) -> bool:
+    def _is_settled(self, found: ListedObject, min_age: float, begun_ms: int) -> bool:
         """Returns whether an object has not changed for `min_age` seconds: by its time, or by ours where its time lies in the future."""
         now_ms = time.time() * 1000
         if not min_age or found.mtime_ms <= now_ms - min_age * 1000:
             return True
         key = key_of(found)
-        if found.mtime_ms <= now_ms or key in self._known or id_of(key) in self._memory:
+        if found.mtime_ms <= now_ms or key in self._known or not self._is_new(key, found, begun_ms):
             return found.mtime_ms > now_ms
         now = time.monotonic()
-        return now - self._future_since.setdefault(key, now) >= min_age
+        first = self._future.pop(key, _Future(now, now)).first
+        if now - first >= min_age:
+            return True
+        if len(self._future) < FUTURE_MOST:  # else it waits for its turn
+            self._future[key] = _Future(first, now)
+        return False
 
     def is_wanted(self, name: str) -> bool:
         """Returns whether the definition includes this name."""
@@ -319,10 +338,8 @@ class ObjectsSource:
     def _now(self, name: str) -> tuple[str, ListedObject | None] | None:
         try:
             return name, self._store.look(name)
-        except FileNotFoundError:
-            return name, None
-        except OSError:
-            return None
+        except OSError as error:
+            return (name, None) if isinstance(error, FileNotFoundError) and error.errno != errno.ENODEV else None
 
     def open(self, stretch: Stretch) -> BlockFile:
         return self._store.open(ListedObject(*json.loads(stretch.work)))

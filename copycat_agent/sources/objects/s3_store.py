@@ -94,10 +94,12 @@ class S3Store:
 
     @property
     def _client(self) -> Any:  # noqa: ANN401 - boto3 has no types
-        if self._kept is None:
-            self._kept, self._made_at = self._make("s3", self._endpoint), time.monotonic()
-            parse_pages_quickly(self._kept)
-        return self._kept
+        client = self._kept  # another thread may drop it
+        if client is None:
+            client, self._made_at = self._make("s3", self._endpoint), time.monotonic()
+            parse_pages_quickly(client)
+            self._kept = client
+        return client
 
     def _make(self, service: str, endpoint: str | None, region: str | None = None) -> Any:  # noqa: ANN401 - as above
         session = boto3.session.Session(profile_name=self._options.get("profile"))
@@ -131,22 +133,17 @@ class S3Store:
                 raise OSError(errno.EIO, "a listing broke off in the middle")
             asked["ContinuationToken"] = page["NextContinuationToken"]
 
-    def look(self, name: str) -> ListedObject:
+    def look(self, name: str, *, is_certain: bool = True) -> ListedObject:
         try:
             found = self._ask("look at", lambda client: client.head_object(Bucket=self._bucket, Key=name))
         except FileNotFoundError:
-            self._check_bucket()
+            if is_certain:  # a HEAD has the same answer when the bucket is away, a listing has not
+                page = self._ask("look at", lambda client: client.list_objects_v2(Bucket=self._bucket, Prefix=name, MaxKeys=1))
+                for one in page.get("Contents", ()):
+                    if one["Key"] == name:
+                        return _of_s3(name, one)
             raise
         return _of_s3(name, {**found, "Size": found["ContentLength"]})
-
-    def _check_bucket(self) -> None:
-        """Raises OSError if there is no such bucket: a HEAD of an object has the same answer then as for an object that was deleted."""
-        try:
-            self._ask("look at", lambda client: client.head_bucket(Bucket=self._bucket))
-        except FileNotFoundError:
-            raise OSError(errno.ENODEV, "there is no such bucket") from None
-        except PermissionError:
-            pass
 
     def open(self, found: ListedObject) -> BlockFile:
         def fetch(position: int, size: int) -> bytes:

@@ -78,8 +78,11 @@ class Store(Protocol):
     def listed(self, names: NameRange) -> Iterator[ListedObject]:
         """Yields the objects in this range below `prefix`, in the order of their names' UTF-8 bytes."""
 
-    def look(self, name: str) -> ListedObject:
-        """Returns an object as it is now."""
+    def look(self, name: str, *, is_certain: bool = True) -> ListedObject:
+        """Returns an object as it is now. `is_certain`: if the whole store is away, raises another OSError, or one with ENODEV.
+
+        That takes some stores another request for an object that does not exist.
+        """
 
     def open(self, found: ListedObject) -> BlockFile:
         """Opens this version of an object. A missing one may raise only when it is read."""

@@ -75,10 +75,10 @@ class FileDecision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """The rows to save, by connector, and a judgement on every file."""
+    """The rows to save, by connector, and a decision on every file."""
 
     rows: Mapping[str, Mapping[SourcePartition, SavedRow]]
-    judgements: tuple[FileDecision, ...]
+    decisions: tuple[FileDecision, ...]
 
 
 def take_over(successors: Sequence[Successor], state: PeerState, log: Log, *, trust_names: bool = False) -> Takeover:
@@ -115,7 +115,7 @@ def _look(definition: Definition, rows: Mapping[SourcePartition, SavedRow], log:
 
 @dataclass(slots=True)
 class _SuccessorState:
-    """One successor, the files that it finds, and the judgements on them so far."""
+    """One successor, the files that it finds, and the decisions on them so far."""
 
     successor: Successor
     views: Sequence[FileView]
@@ -201,7 +201,7 @@ class _SuccessorState:
         self._judged.append((key, FileDecision(name, path, position.position, False, is_there, why)))
 
     def conclude(self, saved_ns: int, log: Log) -> Iterator[FileDecision]:
-        """Yields every judgement with what the agent will do, and one on each file that the peer did not know."""
+        """Yields every decision with what the agent will do, and one on each file that the peer did not know."""
         definition = self.successor.definition
         self.rows.update((partition, row) for partition, row in self._anew.items() if partition not in self.rows)
         if self._judged and definition.source.type == "log_file":
@@ -236,7 +236,7 @@ def _then(view: FileView) -> str:
 
 
 def _unread(position: PeerPosition, sides: Iterable[_SuccessorState]) -> FileDecision:
-    """Returns the judgement on a position that concerns no definition."""
+    """Returns the decision on a position that concerns no definition."""
     others = sorted({side.successor.name for side in sides})
     path = position.path or (f"inode {position.inode}" if position.inode is not None else f"a file with a certain {_what(position)}")
     is_there = position.path.startswith("/") and os.path.exists(position.path)  # noqa: PTH110 - names may be odd bytes; texts stay texts

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from copycat_agent.agent.descriptor_store import DEAF_SECONDS, SystemdDescriptorStore, known_files
+from copycat_agent.agent.descriptor_store import RETRY_SECONDS, SystemdDescriptorStore, known_files
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.systemd import ServiceManager
 from tests.rig.service_manager import ServiceManager as Systemd
@@ -96,12 +96,12 @@ def test_a_service_manager_that_takes_no_message_is_not_waited_for_with_every_fi
     for number in range(100):
         kept.keep("app", f"f{number}", 0)
     assert manager.told == ["+f0"]
-    now[0] += DEAF_SECONDS
+    now[0] += RETRY_SECONDS
     manager.hears = True
     kept.keep("app", "kept", 0)
     manager.hears = False
     kept.release("app", "kept")
-    now[0] += DEAF_SECONDS
+    now[0] += RETRY_SECONDS
     manager.hears = True
     kept.keep("app", "next", 0)
     assert manager.told == ["+f0", "+kept", "-kept", "-kept", "+next"], "what could not be removed is removed later"

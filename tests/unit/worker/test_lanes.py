@@ -500,7 +500,7 @@ def test_a_stop_ends_an_opening(run: Run, kafka: FakeKafka) -> None:
     assert worker.statuses()[0].state is State.STOPPED
     log = len(kafka.log)
     go_on.set()
-    wait_until(lambda: not threads.named("turns"), message="its thread ends")
+    wait_until(lambda: not threads.named("fair-executor"), message="its thread ends")
     assert len(kafka.log) == log  # nothing was claimed by then
 
 

@@ -172,7 +172,7 @@ class TarOfZip:
     def more(self, source: Reader) -> tuple[int, bytes]:
         """Returns how many packed bytes are taken, and the next piece of the tar; all of them and b"" at its end.
 
-        Raises ZipError and codec errors if it is damaged, and NotNowError; after that nothing more comes.
+        Raises ZipError and codec errors if it is damaged, and UnreadableNowError; after that nothing more comes.
         """
         self._source = source
         return next(self._pieces, (self._size, b""))

@@ -173,7 +173,7 @@ class Cleaner:
             return CleanupOutcome("kept", why=self._targets.words(error, troubled=file.is_bad), retry_seconds=None)
 
     def _clean_up(self, file: FinishedFile) -> CleanupOutcome:
-        """Cleans up one file. Raises ChangedError, KeptError, OSError."""
+        """Cleans up one file. Raises ChangedError, CleanupDelayedError, OSError."""
         below = f"{self._directory.rstrip('/')}/"
         if not self.does(troubled=file.is_bad) or not file.path.startswith(below):
             return CleanupOutcome("stays")

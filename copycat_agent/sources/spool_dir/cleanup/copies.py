@@ -54,7 +54,7 @@ class Copies:
     def carry(self, home: Folder, item: CleanupItem, root: Folder, goal: Folder, choose: Choose) -> str:
         """Does the next step of a copy. Returns the name in `goal` once the original is deleted. `root`: the target, which holds the parts.
 
-        Raises KeptError while there is more to copy, ChangedError, OSError.
+        Raises CleanupDelayedError while there is more to copy, ChangedError, OSError.
         """
         part = self.part_name(item)
         info = root.look(part)
@@ -230,11 +230,11 @@ class FilePlacement:
         self._copies = copies
 
     def file(self, home: Folder, item: CleanupItem, choose: Choose) -> str:
-        """Puts a file there. Returns its name. Raises KeptError while a copy goes on, ChangedError, OSError."""
+        """Puts a file there. Returns its name. Raises CleanupDelayedError while a copy goes on, ChangedError, OSError."""
         return self._put(home, item, choose, self._copies.carry)
 
     def done_file(self, path: str, unsynced: Unsynced) -> None:
-        """Puts a done file there in one call; "" means none. Raises KeptError, OSError."""
+        """Puts a done file there in one call; "" means none. Raises CleanupDelayedError, OSError."""
         for home, item in _done_file(path, unsynced):
             self._put(home, item, lambda: free_name(self.goal, item.name), self._copies.carry_mark)  # noqa: B023 - there is one at most
 

@@ -230,7 +230,7 @@ class CleanupTargets:
         return None
 
     def refuse(self, root: Folder, home: Folder) -> None:
-        """Raises KeptError for a target that is read by this connector, or on another mount without copying. Raises OSError."""
+        """Raises CleanupDelayedError for a target that is read by this connector, or on another mount without copying. Raises OSError."""
         with folder(self._directory) as top:
             real, own = os.path.realpath(root.path), os.path.realpath(self._directory)
             inside = real.startswith(own.rstrip("/") + "/")

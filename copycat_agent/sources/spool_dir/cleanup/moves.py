@@ -147,7 +147,7 @@ def free_name(goal: Folder, name: str) -> str:
 
 
 def move(home: Folder, item: CleanupItem, goal: Folder, choose: Choose) -> str:
-    """Gives the file a new name in `goal`, on the same device. Returns the name. Raises KeptError, ChangedError, OSError.
+    """Gives the file a new name in `goal`, on the same device. Returns the name. Raises CleanupDelayedError, ChangedError, OSError.
 
     A crash leaves it under the old name, the new one, or (if the file system has no other way) both: the next call finishes that.
     """
@@ -192,7 +192,7 @@ def put_back(here: Folder, name: str, home: Folder, original: str) -> None:
 
 
 def delete(home: Folder, item: CleanupItem, *, unless_written: bool) -> None:
-    """Renames the file aside, checks it again, and deletes it. Raises ChangedError, KeptError, OSError.
+    """Renames the file aside, checks it again, and deletes it. Raises ChangedError, CleanupDelayedError, OSError.
 
     Without the rename, a file that replaces it between the check and the deletion would be lost. `unless_written`: not while a program has
     it open for writing.

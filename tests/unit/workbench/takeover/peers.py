@@ -61,7 +61,7 @@ def offsets(takeover: Takeover) -> dict[SourcePartition, SourceOffset]:
 
 def judged(takeover: Takeover) -> dict[str, FileDecision]:
     """Judgements by the names of their files."""
-    return {Path(one.path).name: one for one in takeover.judgements}
+    return {Path(one.path).name: one for one in takeover.decisions}
 
 
 def read_on(include: Path | str, rows: Mapping[SourcePartition, SavedRow], **options: Any) -> list[bytes]:

@@ -121,7 +121,7 @@ def test_a_file_that_was_rotated_is_found_by_its_inode_whether_a_pattern_has_its
     log.write_bytes(b"new\n")
     for pattern in (log, f"{log}*"):
         takeover = taken_over(successor(pattern), state=state)
-        assert [one.taken for one in takeover.judgements].count(True) == 1
+        assert [one.taken for one in takeover.decisions].count(True) == 1
         assert sorted(read_on(pattern, takeover.rows["app"])) == [b"new", b"three", b"two"]
 
 
@@ -195,7 +195,7 @@ def test_a_fingerprint_finds_the_file_under_any_name_and_refutes_another_one(reg
     assert len(read_on(log, takeover.rows["app"])) == 300 + 199
     log.with_name("app.log.1").unlink()
     for saved_ns, why in ((state.saved_ns, "it was made after"), (time.time_ns(), "it begins with other bytes")):
-        told = [one for one in taken_over(successor(log), state=state._replace(saved_ns=saved_ns)).judgements if one.position is not None]
+        told = [one for one in taken_over(successor(log), state=state._replace(saved_ns=saved_ns)).decisions if one.position is not None]
         assert [one.taken for one in told] == [False]
         assert told[0].why.startswith(f"gone: {why}")
 

@@ -44,9 +44,9 @@ def test_a_log_that_was_rotated_and_one_that_is_gone(tmp_path: Path, log: Path) 
     log.rename(log.with_name("app.log.1"))
     log.write_bytes(b"new\n")
     takeover = taken_over(successor(log.with_name("*.log")), state=state)
-    by_path = {(Path(one.path).name, one.position) for one in takeover.judgements if one.taken}
+    by_path = {(Path(one.path).name, one.position) for one in takeover.decisions if one.taken}
     assert by_path == {("app.log", 8)}
-    assert [one.is_there for one in takeover.judgements if one.path == str(gone)] == [False]
+    assert [one.is_there for one in takeover.decisions if one.path == str(gone)] == [False]
     assert sorted(read_on(log.with_name("*.log"), takeover.rows["app"])) == [b"new", b"three"]
 
 

@@ -132,7 +132,7 @@ def test_where_a_rotated_log_and_the_new_one_both_may_be_the_peers_both_are_read
     log.write_bytes(HEADER + b"two\n")
     state = stopped(of_filestream(log, len(HEADER), hashlib.sha256(HEADER[:1024]).hexdigest(), "fingerprint"))
     takeover = taken_over(successor(log), state=state)
-    assert [one.why for one in takeover.judgements] == 2 * [
+    assert [one.why for one in takeover.decisions] == 2 * [
         "2 files have the same SHA-256 of the first 1,024 bytes, and the peer keeps nothing else"
     ]
     assert read_on(log, takeover.rows["app"]) == [*HEADER.splitlines(), b"one", *HEADER.splitlines(), b"two"]

@@ -86,7 +86,7 @@ def test_a_rotated_file_that_does_not_prove_its_position_is_named_once_with_what
     state = read(tmp_path, known(LINES[:8], 6))
     log.rename(log.with_name("app.log.1"))
     log.write_bytes(b"new\n")
-    told = taken_over(successor(log.with_name("app.log*")), state=state).judgements
+    told = taken_over(successor(log.with_name("app.log*")), state=state).decisions
     (rotated,) = [one for one in told if one.path.endswith(".1")]
     assert (rotated.taken, rotated.is_there) == (False, True)
     assert "from the beginning" in rotated.then

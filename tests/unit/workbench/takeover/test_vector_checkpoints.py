@@ -111,10 +111,10 @@ def test_files_that_begin_with_the_same_line_are_not_told_apart(tmp_path: Path, 
 
 def test_a_checkpoint_of_no_file_that_is_there_is_told(tmp_path: Path, log: Path) -> None:
     takeover = taken_over(successor(log), state=read(tmp_path, (first_line(b"other\n"), 8), ({"checksum": 5}, 3)))
-    told = [one.why for one in takeover.judgements if one.position is not None]
+    told = [one.why for one in takeover.decisions if one.position is not None]
     assert told[0] == "no file that is read is that one"
     assert "by checksum, which cannot be compared" in told[1]
-    assert [one.path for one in takeover.judgements if one.position is None] == [str(log)]
+    assert [one.path for one in takeover.decisions if one.position is None] == [str(log)]
 
 
 def test_hostile_checkpoints_are_refused_with_words(tmp_path: Path) -> None:
