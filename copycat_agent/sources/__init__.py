@@ -30,24 +30,8 @@ from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.planner import Changes
 
 __all__ = [
-    "SOURCES",
-    "Changes",
-    "DescriptorStore",
-    "FileState",
-    "FileView",
-    "FollowsFiles",
-    "Identity",
-    "KeepsFiles",
-    "KnowsUnchanged",
-    "Lag",
-    "LooksLater",
-    "Offsets",
-    "Plan",
-    "Source",
-    "SourceKind",
-    "create_source",
-    "declared_columns",
-    "only_looking",
+    "SOURCES", "Changes", "DescriptorStore", "FileState", "FileView", "FollowsFiles", "Identity", "KeepsFiles", "KnowsUnchanged", "Lag",
+    "LooksLater", "Offsets", "Plan", "Source", "SourceKind", "create_source", "declared_columns", "only_looking",
 ]  # fmt: skip
 
 _BUILT_IN: dict[str, SourceKind | str] = {
