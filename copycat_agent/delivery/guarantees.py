@@ -43,16 +43,16 @@ class Deliveries:
         *,
         keeps_accounts: bool = False,
         make_access: MakeKafkaAccess = kafka_access,
-        executor: FairExecutor | None = None,
+        threads: FairExecutor | None = None,
     ) -> None:
         """`keeps_accounts`: the outcome of each file is saved in the store. `make_access`: makes the lanes' access to Kafka.
 
-        `executor` provides the threads on which lanes are opened, daemons by default.
+        `threads` provides the threads on which lanes are opened, daemons by default.
         """
         self._guarantees: Mapping[str, Guarantee] = {
             "at_least_once": AtLeastOnceGuarantee(store),
             "exactly_once": ExactlyOnceGuarantee(
-                store, executor or FairExecutor(OPENINGS_AT_ONCE), make_access, keeps_accounts=keeps_accounts
+                store, threads or FairExecutor(OPENINGS_AT_ONCE), make_access, keeps_accounts=keeps_accounts
             ),
             "files": FilesGuarantee(store),
         }

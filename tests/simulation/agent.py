@@ -439,7 +439,7 @@ class Agent:
         turns = FairExecutor(1, start=self._threads.append)
         self.kafka.at_step = lambda step: effects.pass_by(f"kafka: {step}")
         store = cast("OffsetStore", self.store_door)
-        deliveries = Deliveries(store, make_access=self.kafka.world, executor=turns)
+        deliveries = Deliveries(store, make_access=self.kafka.world, threads=turns)
         self._loop = _Loop()
         tools = WorkerServices(
             store, self.task, cast("Watcher", _NoEvents()), deliveries, cast("PollLoop", self._loop), make_source=self._make

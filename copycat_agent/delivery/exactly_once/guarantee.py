@@ -30,13 +30,13 @@ Brokers need 9 s to find out that one of them is cut off from the others."""
 
 
 class ExactlyOnceOpening:
-    """A `base.Opening`. The attempts work on threads of `executor`."""
+    """A `base.Opening`. The attempts run on `threads`."""
 
     def __init__(
         self,
         definition: Definition,
         store: OffsetStore,
-        executor: FairExecutor,
+        threads: FairExecutor,
         make_access: MakeKafkaAccess,
         callbacks: Callbacks,
         earlier: Sequence[str],
@@ -46,7 +46,7 @@ class ExactlyOnceOpening:
         """`earlier`: see `LaneOpener`."""
         self._definition = definition
         self._store = store
-        self._opener = LaneOpener(definition, store, executor, make_access, callbacks.wake, earlier)
+        self._opener = LaneOpener(definition, store, threads, make_access, callbacks.wake, earlier)
         self._callbacks = callbacks
         self._keeps_accounts = keeps_accounts
         self._attempt: OpeningAttempt | None = None
@@ -115,16 +115,16 @@ def _saved_here(asked: OpeningPlan) -> list[tuple[SourcePartition, SavedRow]]:
 class ExactlyOnceGuarantee:
     """A `delivery.guarantees.Guarantee`."""
 
-    def __init__(self, store: OffsetStore, executor: FairExecutor, make_access: MakeKafkaAccess, *, keeps_accounts: bool) -> None:
-        """`executor` runs the openings, with the steps that `make_access` makes: a Kafka cluster, or its substitute in tests."""
+    def __init__(self, store: OffsetStore, threads: FairExecutor, make_access: MakeKafkaAccess, *, keeps_accounts: bool) -> None:
+        """`threads` runs the openings, with the steps that `make_access` makes: a Kafka cluster, or its substitute in tests."""
         self._store = store
-        self._executor = executor
+        self._threads = threads
         self._make_access = make_access
         self._keeps_accounts = keeps_accounts
 
     def open(self, definition: Definition, callbacks: Callbacks, earlier: Sequence[str]) -> ExactlyOnceOpening:
         how = {"keeps_accounts": self._keeps_accounts}
-        return ExactlyOnceOpening(definition, self._store, self._executor, self._make_access, callbacks, earlier, **how)
+        return ExactlyOnceOpening(definition, self._store, self._threads, self._make_access, callbacks, earlier, **how)
 
     def leave(self, connector: str) -> None:
         self._store.leave_lanes(connector)

@@ -189,7 +189,7 @@ class OpeningAttempt:
 
     def __init__(
         self,
-        executor: FairExecutor,
+        threads: FairExecutor,
         definition: Definition,
         make: MakeKafkaAccess,
         ask: Ask,
@@ -201,7 +201,7 @@ class OpeningAttempt:
         self._begun = time.monotonic()
         self._cancelled = threading.Event()
         self._definition, self._make, self._ask, self._on_renamed = definition, make, ask, on_renamed
-        self._future = executor.take(definition.kafka.bootstrap_servers, Participant(definition.name, definition.name), self._open)
+        self._future = threads.take(definition.kafka.bootstrap_servers, Participant(definition.name, definition.name), self._open)
         self._future.add_done_callback(lambda _: on_end())
 
     @property
@@ -252,14 +252,14 @@ class LaneOpener:
         self,
         definition: Definition,
         store: OffsetStore,
-        executor: FairExecutor,
+        threads: FairExecutor,
         make: MakeKafkaAccess,
         on_end: Callable[[], None],
         earlier: Sequence[str] = (),
     ) -> None:
         """`earlier` are names that the connector had and no connector has now: the store that knew it by them may be lost."""
         asking = self._asking = OpeningPlanner(store, definition.name, definition.delivery.tasks_max, earlier)
-        self._begin: Callable[[Ask], OpeningAttempt] = lambda ask: OpeningAttempt(executor, definition, make, ask, on_end, asking.renamed)
+        self._begin: Callable[[Ask], OpeningAttempt] = lambda ask: OpeningAttempt(threads, definition, make, ask, on_end, asking.renamed)
 
     def all(self) -> OpeningAttempt:
         """Opens every lane that the connector has or had, and those it is to have."""
