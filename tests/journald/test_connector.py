@@ -154,7 +154,7 @@ def test_journalctl_may_be_killed_and_nothing_is_lost(guarantee: str, shipping: 
     count = 12_000
     write_journal(journal, lines(0, count - 1, PADDING="x" * 300))
     delivery = {"guarantee": guarantee, "max_batch_bytes": "1MiB"}
-    shipping.start(source=of(journal), delivery=delivery, deadline=60)
+    shipping.start(source=of(journal), delivery=delivery, limits={"records_per_second": 3000}, deadline=60)
     kills, deadline = 0, time.monotonic() + 90
     while kills < 4 and time.monotonic() < deadline and len(arrived(shipping)) < count:
         for one in journalctls():

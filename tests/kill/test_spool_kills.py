@@ -28,7 +28,7 @@ Victim = Literal["driver", "start", "jvm", "worker", "daemon", "all"]
 """`start`: the driver, and again while it starts. `all`: the driver and everything it started, at the same moment."""
 VICTIMS: tuple[Victim, ...] = ("driver", "start", "jvm", "worker", "daemon", "all")
 TASKS = 2
-BATCH_BYTES = 16 * 2**10
+BATCH_BYTES = 64 * 2**10
 RECORD_BYTES = 55
 """No record of these files is shorter, whatever its format."""
 START_SECONDS = 3.0
