@@ -101,7 +101,7 @@ def test_cleanup_deletes_what_is_read_and_saved_and_nothing_else(shipping: Shipp
         shipping.start(source=source, delivery=delivery)
         append(logs_dir / "unfinished.log", "")
         wait_until(lambda: not (logs_dir / "unfinished.log").exists(), 60, "now it is read")
-        assert [path.name for path in logs_dir.iterdir()] == ["busy.log"]
+        wait_until(lambda: [path.name for path in logs_dir.iterdir()] == ["busy.log"], 30, "what was renamed aside goes at once")
         writer.write("503\n")
     lines = settled(shipping, range(504))
     assert sorted(lines, key=int) == numbers(0, 504), "each once"
