@@ -282,9 +282,11 @@ class ObjectsSource:
         now_ms = time.time() * 1000
         if not min_age or found.mtime_ms <= now_ms - min_age * 1000:
             return True
+        if found.mtime_ms <= now_ms:
+            return False
         key = key_of(found)
-        if found.mtime_ms <= now_ms or key in self._known or not self._is_new(key, found, begun_ms):
-            return found.mtime_ms > now_ms
+        if key in self._known or not self._is_new(key, found, begun_ms):
+            return True
         now = time.monotonic()
         first = self._future.pop(key, _Future(now, now)).first
         if now - first >= min_age:
