@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from copycat_agent.delivery.base import MakeRun, PendingResults, TaskDelivery
-    from copycat_agent.model import Batch, Split, SplitResult, TaskId
+    from copycat_agent.model import Batch, Results, Split, TaskId
 
-    Run = Callable[[Batch, ProducerPool, Callable[[], bool]], tuple[SplitResult, ...]]
+    Run = Callable[[Batch, ProducerPool, Callable[[], bool]], Results]
 
     Hung = Callable[[Collection[str]], Collection[str]]
     """Returns, at once, which of these connectors, by name, read from a mount that does not answer."""
@@ -67,7 +67,7 @@ class Executor(Protocol):
 class StayingExecutor(Protocol):
     """An executor whose batches may stay at the ends of their files (`Batch.follow_seconds`)."""
 
-    def follow(self, batch: Batch, report: Callable[[tuple[SplitResult, ...]], None]) -> PendingResults:
+    def follow(self, batch: Batch, report: Callable[[Results], None]) -> PendingResults:
         """Starts `batch` as `submit`. `report` is called from any thread with newly settled results; the future yields the rest.
 
         Each result begins where the last one of its split ended. A batch that fails says so from there on.
@@ -107,7 +107,7 @@ class InlineExecutor:
         stopping = self._stopping[batch.task] = threading.Event()
         return self._threads.submit(self._run or run_batch, batch, self._producers, stopping.is_set)
 
-    def follow(self, batch: Batch, report: Callable[[tuple[SplitResult, ...]], None]) -> PendingResults:
+    def follow(self, batch: Batch, report: Callable[[Results], None]) -> PendingResults:
         """Starts `batch` on a thread of this process, which may stay as long as the batch does."""
         stopping = self._stopping[batch.task] = BatchChannel(report)
         return self._threads.submit(self._run or run_batch, batch, self._producers, stopping)
@@ -131,7 +131,7 @@ class InlineExecutor:
         self._producers.close()
 
 
-TASK_HALVES: Mapping[str, TaskDelivery] = {"at_least_once": AtLeastOnceTask(), "exactly_once": ExactlyOnceTask(), "files": FilesTask()}
+TASK_DELIVERIES: Mapping[str, TaskDelivery] = {"at_least_once": AtLeastOnceTask(), "exactly_once": ExactlyOnceTask(), "files": FilesTask()}
 """By the name in a batch's plan: the guarantee, or files."""
 
 
@@ -141,7 +141,7 @@ def run_batch(
     stopping: Callable[[], bool],
     encoder: Encoder | None = None,
     make_run: MakeRun = BatchRun,
-) -> tuple[SplitResult, ...]:
+) -> Results:
     """Reads the batch's splits, sends their records, and returns how far each is settled: one result per split, in order.
 
     Never raises: errors are returned as values, so that one bad split does not lose its siblings' results. `stopping` is called often; once
@@ -151,7 +151,7 @@ def run_batch(
     try:
         encoder = encoder or compiled(batch.definition)
         _refuse_query_without_spark(encoder, make_run)
-        return TASK_HALVES[batch.delivery.guarantee].run(batch, encoder, producers, stopping, make_run, as_value)
+        return TASK_DELIVERIES[batch.delivery.guarantee].run(batch, encoder, producers, stopping, make_run, as_value)
     except Exception as error:  # noqa: BLE001 - a batch never raises
         return unanswered_results(batch, as_value(error), begun=False)
 

@@ -11,7 +11,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self, cast
@@ -20,6 +19,7 @@ from copycat_agent import logs
 from copycat_agent.agent.reloading import ConnectorRenames, find_renames
 from copycat_agent.backfill.summary import RunPart, Summary, summarise
 from copycat_agent.definitions import load_directory
+from copycat_agent.delivery.base import PendingResults
 from copycat_agent.delivery.exactly_once.opening_attempts import KafkaAccess, MakeKafkaAccess, kafka_access
 from copycat_agent.encoding.window import WindowedDefinition, WindowOptions
 from copycat_agent.errors import BusyError, CopycatError, FatalError
@@ -166,7 +166,7 @@ class _LateExecutor:
         self._lock = threading.Lock()
         self._started: tuple[Executor, Host] | None = None
 
-    def submit(self, batch: Batch) -> Future[tuple[SplitResult, ...]]:
+    def submit(self, batch: Batch) -> PendingResults:
         with self._lock:
             if self._started is None:
                 try:

@@ -27,7 +27,7 @@ from copycat_agent.encoding import letters
 from copycat_agent.encoding.files_layout import shown_value
 from copycat_agent.errors import CopycatError
 from copycat_agent.executor import InlineExecutor, run_batch
-from copycat_agent.model import AT_LEAST_ONCE, Batch, SourceOffset, Split, SplitResult, TaskId
+from copycat_agent.model import AT_LEAST_ONCE, Batch, Results, SourceOffset, Split, SplitResult, TaskId
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.store_reader import offsets_of, saved_offsets
 from copycat_agent.options import ConvertersOptions, Definition, LimitsOptions, SparkOptions
@@ -221,7 +221,7 @@ def dry_run(
     return statuses
 
 
-def _shown_only(run: Callable[..., tuple[SplitResult, ...]], batch: Batch, *more: Any) -> tuple[SplitResult, ...]:  # noqa: ANN401 - as `run_batch`
+def _shown_only(run: Callable[..., Results], batch: Batch, *more: Any) -> Results:  # noqa: ANN401 - as `run_batch`
     """Runs a batch, whose records go to a stand-in for a producer even if they would be written to files."""
     return run(replace(batch, delivery=AT_LEAST_ONCE), *more)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from copycat_agent.model import Batch, SplitResult
+    from copycat_agent.model import Batch, Results
     from copycat_agent.options import Definition
     from copycat_agent.producer import ProducerPool
     from copycat_agent.spark.sql_jobs import PreparedQuery, SqlContext
@@ -60,7 +60,7 @@ class LocalSql:
         session = self._session()
         return SqlQuery(session, session.prepared(step), step)
 
-    def run(self, batch: Batch, producers: ProducerPool, stopping: Callable[[], bool]) -> tuple[SplitResult, ...]:
+    def run(self, batch: Batch, producers: ProducerPool, stopping: Callable[[], bool]) -> Results:
         """As `run_batch`, in this process, for definitions with and without a query."""
         if step_of(batch.definition) is None:
             return run_batch(batch, producers, stopping)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from copycat_agent import failpoints
 from copycat_agent.backoff import Backoff
 from copycat_agent.errors import BehindError, BlockedError, CopycatError, RetriableError
-from copycat_agent.model import Head, LaneOutcome, LanePlan, Position, SourceOffset, SourcePartition, Split, SplitResult
+from copycat_agent.model import Head, LaneOutcome, LanePlan, Position, Results, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.offsets import LaneCommit
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ PUBLISHED_MAX = 2000
 class Recovery:
     """Finds out the outcome of one batch. The connector's steps call `advance` until `results` is done."""
 
-    def __init__(self, batch: Batch, results: tuple[SplitResult, ...], again: Callable[[], OpeningAttempt], errors: ErrorsOptions) -> None:
+    def __init__(self, batch: Batch, results: Results, again: Callable[[], OpeningAttempt], errors: ErrorsOptions) -> None:
         """`again` begins another attempt to open the batch's lane."""
         self.results: PendingResults = Future()
         """The batch's results as Kafka has them, or the error that ends the connector."""
@@ -105,7 +105,7 @@ class LaneMismatchError(RetriableError):
     """Raised when a lane in Kafka has entries that no batch of this connector explains: all of its lanes have to be opened anew."""
 
 
-def results_from_kafka(batch: Batch, before: tuple[SplitResult, ...], snapshot: LaneSnapshot) -> tuple[SplitResult, ...]:
+def results_from_kafka(batch: Batch, before: Results, snapshot: LaneSnapshot) -> Results:
     """Returns the results of a batch, from Kafka's entries of its lane. `before` are the unreliable results; their errors say why.
 
     Raises LaneMismatchError.
@@ -134,7 +134,7 @@ def _positions(plan: LanePlan, batch: Batch, snapshot: LaneSnapshot) -> Mapping[
     return mine
 
 
-def _pairs(batch: Batch, before: tuple[SplitResult, ...]) -> list[tuple[Split, SplitResult]]:
+def _pairs(batch: Batch, before: Results) -> list[tuple[Split, SplitResult]]:
     return list(zip(batch.splits, before, strict=True))
 
 
@@ -152,7 +152,7 @@ def _undone_result(result: SplitResult) -> SplitResult:
     return SplitResult(result.split, result.split.offset, error=result.error or RetriableError(_UNDONE))
 
 
-def _why(results: tuple[SplitResult, ...]) -> str:
+def _why(results: Results) -> str:
     outcome = next((one.outcome for one in results if one.outcome is not None), None)
     error = next((one.error for one in results if one.error is not None), None)
     return (outcome.why if outcome else "") or str(error or "its process gave no answer")
@@ -243,7 +243,7 @@ class OffsetPublisher:
             self._at = time.monotonic()
         return head
 
-    def take_back(self) -> tuple[SplitResult, ...]:
+    def take_back(self) -> Results:
         """Returns the splits that need wait no longer, unread."""
         if self.is_under_way or not self.held:
             return ()

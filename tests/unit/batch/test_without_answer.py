@@ -6,12 +6,12 @@ import pytest
 
 from copycat_agent.delivery.batch_outcomes import OUTCOMES, completed, unanswered_results
 from copycat_agent.errors import RetriableError
-from copycat_agent.executor import TASK_HALVES
+from copycat_agent.executor import TASK_DELIVERIES
 from copycat_agent.model import AT_LEAST_ONCE, AtLeastOncePlan, Batch, FilesPlan, SourceOffset, SourcePartition, Split, TaskId
 
 
 def test_whatever_a_task_delivers_has_an_outcome_without_its_answer() -> None:
-    assert set(OUTCOMES) == set(TASK_HALVES)
+    assert set(OUTCOMES) == set(TASK_DELIVERIES)
 
 
 @pytest.mark.parametrize("plan", [AT_LEAST_ONCE, FilesPlan()])
