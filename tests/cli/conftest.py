@@ -6,15 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-import typer
 
-from copycat_agent.cli import main as cli
 from tests.rig.cache import CACHE
+from tests.rig.in_process import caller
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,11 +63,6 @@ def define(connectors: Path, tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-@cache
-def built() -> object:
-    return typer.main.get_command(cli.app)
-
-
 class Said(NamedTuple):
     """What a command answered."""
 
@@ -83,19 +76,14 @@ def in_process(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
     """`in_process("run", "--help")`: what a command says, in this process, in a tenth of the time of a process of its own."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(cli, "app", built())  # typer builds its parsers anew for each call
     for name in ("STATE_DIRECTORY", "RUNTIME_DIRECTORY"):
         monkeypatch.delenv(name, raising=False)
 
+    run = caller(capsys, monkeypatch)
+
     def call(*arguments: str | Path) -> Said:
-        monkeypatch.setattr(sys, "argv", ["copycat", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        said = capsys.readouterr()
-        return Said(code, said.out, said.err)
+        done = run(*arguments)
+        return Said(done.returncode, done.stdout, done.stderr)
 
     return call
 

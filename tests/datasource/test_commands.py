@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import typer
 import yaml
 
-from copycat_agent.cli import main as cli
 from tests.datasource.conftest import arrived, of, shown
 from tests.rig.cache import CACHE
+from tests.rig.in_process import caller
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,35 +24,14 @@ if TYPE_CHECKING:
 Done = subprocess.CompletedProcess[str]
 
 
-@pytest.fixture(scope="module")
-def built() -> object:
-    """The command line's parsers, which typer builds anew for each call otherwise."""
-    return typer.main.get_command(cli.app)
-
-
 @pytest.fixture
-def copycat(
-    readers: Path, built: object, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Done]:
+def copycat(readers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
     """`copycat("check", ...)` in this process, which can import the readers; they plan in a process of their own all the same."""
     del readers
     for name, value in {"HOME": str(tmp_path), "NO_COLOR": "1", **CACHE}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "app", built)
-
-    def call(*arguments: object, stdin: str = "") -> Done:
-        monkeypatch.setattr(sys, "argv", ["copycat", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        said = capsys.readouterr()
-        return Done(sys.argv, code, said.out, said.err)
-
-    return call
+    return caller(capsys, monkeypatch)
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from copycat_agent.cli.main import main
 from copycat_agent.extending import Probed
 from copycat_agent.sources import SOURCES
 from tests.journald.conftest import needs_journals
 from tests.rig.cache import CACHE
+from tests.rig.in_process import caller
 from tests.rig.journals import lines, write_journal
 from tests.rig.kafka import consume
 
@@ -46,15 +46,7 @@ def quick(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     """As `copycat`, in this process."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NO_COLOR", "1")
-
-    def call(*arguments: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["copycat", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return subprocess.CompletedProcess([], int(ended.value.code or 0), said.out, said.err)
-
-    return call
+    return caller(capsys, monkeypatch)
 
 
 @pytest.fixture
