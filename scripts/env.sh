@@ -62,7 +62,7 @@ offer() {
     exit 1
 }
 
-# make_venv: .venv holds exactly what the lock file says; made again when the lock file or the interpreter changed.
+# make_venv: .venv holds exactly what the lock file says; made again when the lock file or the interpreter changed. Two at once: one waits.
 make_venv() {
     local stamp=.venv/.lock-stamp wanted
     wanted=$(cat requirements-dev.lock pyproject.toml | cksum)
@@ -83,4 +83,7 @@ find_python >/dev/null || offer "Python 3.11 or later (with venv)" "python3 pyth
 find_python >/dev/null || { say "This system's python3 is older than 3.11; set PYTHON to a newer one"; exit 1; }
 have_java || offer "Java 17 or later" "openjdk-17-jre-headless openjdk-21-jre-headless" java-21-openjdk-headless openjdk@17
 have_java || { say "There is still no Java 17 or later; set JAVA_HOME"; exit 1; }
+exec 9<.
+! command -v flock >/dev/null || flock 9
 make_venv
+exec 9<&-  # nothing that is started later holds the lock
