@@ -13,7 +13,6 @@ import sys
 import tarfile
 import tempfile
 import threading
-import time
 import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -97,12 +96,12 @@ class SchemaRegistry:
                 [sys.executable, "-ISc", _BIND_TO_PARENT, str(os.getpid()), shutil.which(command[0]) or command[0], *command[1:]],
                 cwd=self._directory, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
-        wait_until(self._answers, 60.0, lambda: log.read_text("utf-8", "replace")[-2000:])
+        wait_until(self._answers, 100.0, lambda: log.read_text("utf-8", "replace")[-2000:])
         return self
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/subjects", timeout=2) as answer:  # noqa: S310 - our own address
+            with urllib.request.urlopen(f"{self.url}/subjects", timeout=15) as answer:  # noqa: S310 - our own address
                 return bool(answer.status == 200)
         except OSError:
             return False
@@ -119,7 +118,8 @@ class RegistryFront:
 
     `bearer` says whether a token is good, of which it then wants one; `told` are the headers of the last request.
 
-    `hold_seconds` is how long it waits before it passes a request on; `answer` is given in place of the registry's, with `headers`.
+    `hold_seconds` is how long it waits before it passes a request on, unless it is stopped; `answer` is given in place of the registry's,
+    with `headers`.
     `stop` and `start` take it down and up, at the same address.
     """
 
@@ -134,6 +134,7 @@ class RegistryFront:
         self._wanted = None if login is None else "Basic " + base64.b64encode(":".join(login).encode()).decode()
         self._port = free_port()
         self._server: ThreadingHTTPServer | None = None
+        self._is_down = threading.Event()
 
     @property
     def url(self) -> str:
@@ -150,25 +151,27 @@ class RegistryFront:
     def start_tls(self, certificate: Path, clients: Path | None = None) -> str:
         """Up behind TLS, with this key and certificate (PEM). Returns its address. `clients` has to have signed those of clients."""
         self.stop()
-        self.start()
-        assert self._server is not None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
         if clients is not None:
             context.load_verify_locations(clients)
             context.verify_mode = ssl.CERT_REQUIRED
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self.start(context)
         return self.url.replace("http:", "https:")
 
-    def start(self) -> None:
-        """Up."""
+    def start(self, context: ssl.SSLContext | None = None) -> None:
+        """Up; behind TLS with a context for that."""
         self._server = ThreadingHTTPServer(("127.0.0.1", self._port), self._handler())
         self._server.daemon_threads = True
+        if context is not None:  # before anything serves: the thread would find a socket that is not there for a moment
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self._is_down.clear()
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, name="registry-front", daemon=True).start()
 
     def stop(self) -> None:
         """Down: connections are refused."""
         if self._server is not None:
+            self._is_down.set()
             self._server.shutdown()
             self._server.server_close()
             self._server = None
@@ -193,7 +196,7 @@ class RegistryFront:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 front.requests.append(f"{self.command} {self.path}")
                 front.told = dict(self.headers)
-                time.sleep(front.hold_seconds)
+                front._is_down.wait(front.hold_seconds)
                 if front.answer is not None:
                     self._reply(*front.answer)
                 elif not front.lets_in(self.headers.get("Authorization", "")):

@@ -34,7 +34,7 @@ class ServiceManager:
         self.limit = limit
         self._kept: list[tuple[str, int]] = []
         self._main_pid = 0
-        self._last = ""
+        self._token = ""
         self._lock = threading.Lock()
         self._heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -76,7 +76,7 @@ class ServiceManager:
         token = secrets.token_hex(8)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as talk:
             talk.sendto(token.encode(), self._heard.getsockname())
-        wait_until(lambda: self._last == token, 10, "the messages before are heard")
+        wait_until(lambda: self._token == token, 30, "the messages before are heard")
 
     def keep(self, name: str, fd: int) -> None:
         """Keep `fd`, which is this manager's from now on, as if the service had asked."""
@@ -118,8 +118,10 @@ class ServiceManager:
                     fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
                 elif kind == socket.SCM_CREDENTIALS:
                     pid = _CREDENTIALS.unpack(data)[0]
-            self._last = message.decode()
-            said = dict(line.partition("=")[::2] for line in self._last.split("\n"))
+            text = message.decode()
+            if "=" not in text:
+                self._token = text
+            said = dict(line.partition("=")[::2] for line in text.split("\n"))
             with self._lock:
                 self._obey(said if pid == self._main_pid else {}, list(fds))  # NotifyAccess=main
 
