@@ -69,9 +69,9 @@ def split_of(path: Path, *, start: int = 0, end: int | None = None, final: bool 
 
 
 def batch_of(
-    connector: Definition, *splits: Split, max_bytes: int = 2**26, max_seconds: float = 5.0, max_records: int = 0, samples: int = 0
+    connector: Definition, *splits: Split, max_bytes: int = 2**26, max_seconds: float = 600.0, max_records: int = 0, samples: int = 0
 ) -> Batch:
-    """One task's batch."""
+    """One task's batch. By default its time does not run out: on a busy machine a few records may take many seconds."""
     return Batch(TaskId("app", 0), pickle.dumps(connector), splits, max_bytes, max_seconds, max_records, samples)
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from copycat_agent.dev_broker import DevBroker
+    from copycat_agent.producer import Message
     from tests.conftest import ProxiedBroker
 
 LIMIT = 200
@@ -65,11 +66,20 @@ def test_the_budget_in_bytes_ends_a_batch_between_blocks(producers: ProducerPool
     assert (second.offset.position, second.at_end, second.error) == (0, False, None)
 
 
-def test_a_stop_request_settles_what_is_sent(producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path) -> None:
+def test_a_stop_request_settles_what_is_sent(
+    producers: ProducerPool, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path / "f", *[b"x" * 99] * 30_000)
-    asked = iter([False, False, False])
+    sent: list[int] = []
+    send = TaskProducer.send
+
+    def noted(self: TaskProducer, topic: str, some: list[bytes], tail: Message) -> None:
+        send(self, topic, some, tail)
+        sent.append(len(some))
+
+    monkeypatch.setattr(TaskProducer, "send", noted)
     work = batch_of(definition(broker.bootstrap, topic), split_of(path))
-    (result,) = run_batch(work, producers, lambda: next(asked, True))
+    (result,) = run_batch(work, producers, lambda: bool(sent))
     assert result.error is None
     assert not result.at_end
     assert result.counts.acknowledged == len(values(broker.bootstrap, topic)) == result.offset.records > 0
@@ -84,6 +94,7 @@ def test_a_run_that_cannot_be_acknowledged_settles_what_the_runs_before_it_sent(
     calls: list[int] = []
     flush = TaskProducer.flush
     monkeypatch.setattr(task_memory, "SETTLE_SECONDS", 0.2)
+    monkeypatch.setattr(task_memory.Pace, "acknowledged", lambda *_: None)  # runs of one size, however slow the machine is
 
     def cut_behind_the_second(self: TaskProducer) -> None:
         calls.append(1)
@@ -115,6 +126,7 @@ def test_the_search_for_a_refused_record_goes_by_groups_also_when_the_budget_is_
         flush(self)
 
     monkeypatch.setattr(TaskProducer, "flush", counted)
+    monkeypatch.setattr(refused_record_search, "LOOK_SECONDS", 60.0)  # a group is cut short when making its messages takes so long
     connector = definition(broker.bootstrap, topic, errors={"tolerance": "all"}, client={"compression.type": "none"})
     (result,) = run_batch(batch_of(connector, split_of(path), max_bytes=path.stat().st_size), producers, never)
     assert (result.error, result.counts.rejected, result.offset.position) == (None, 1, path.stat().st_size)
@@ -321,6 +333,7 @@ def test_a_search_for_refused_records_ends_in_time_and_the_rest_is_not_taken_for
     producers: ProducerPool, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refused_record_search, "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(refused_record_search, "LOOK_SECONDS", 60.0)  # else a slow machine cuts the first group short
     topic = refusing_topic(make_topic)
     lines = [os.urandom(200).hex().encode() for _ in range(250)]
     one, two = write(tmp_path / "a", *lines), write(tmp_path / "b", b"b")
