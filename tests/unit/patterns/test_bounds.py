@@ -20,7 +20,7 @@ from copycat_agent.transforms import containers, syslog
 NGINX = r'^(?P<client>\S+) \S+ (?P<user>\S+) \[(?P<ts>[^\]]+)\] "(?P<method>\S+) (?P<path>\S+) [^"]*" (?P<status>\d{3}) (?P<bytes>\d+|-)'
 MIB = 2**20
 PATIENCE_SECONDS = 20
-"""No measure of speed: what hangs does so for years."""
+"""No measure of speed: what hangs does so for years. Of this thread's processor time, for others may have the processor."""
 
 LINEAR = [
     NGINX, "", "ERROR", r"^\d{4}-", r"^.*$", r"^(\S+): (.*)", r'^(?:[^"\\]|\\.)*"', r"^(?:[a-z]+\.)+com", r"^(?:a++)+b",
@@ -145,10 +145,10 @@ CATASTROPHES = [
 @pytest.mark.parametrize(("text", "line"), CATASTROPHES)
 def test_no_text_of_1_mib_holds_a_pattern_up(text: str, line: str) -> None:
     pattern = compile_pattern(text)
-    begin = time.monotonic()
+    begin = time.thread_time()
     with contextlib.suppress(DataError):
         pattern.search(line)
-    assert time.monotonic() - begin < PATIENCE_SECONDS
+    assert time.thread_time() - begin < PATIENCE_SECONDS
 
 
 def test_every_way_to_match_is_bounded() -> None:
@@ -189,8 +189,8 @@ def test_what_is_no_pattern_is_refused_in_words(text: str) -> None:
 
 
 def test_a_huge_pattern_is_looked_at_within_bounds() -> None:
-    begin = time.monotonic()
+    begin = time.thread_time()
     pattern = compile_pattern("^" + "|".join(f"({chr(97 + number % 26)}+x?)*{number}" for number in range(300)) + "$")
-    assert time.monotonic() - begin < PATIENCE_SECONDS
+    assert time.thread_time() - begin < PATIENCE_SECONDS
     assert isinstance(pattern, Pattern)
     assert pattern.most < MIB

@@ -90,7 +90,7 @@ class Rig:
     def look(self, *, to_the_end: bool = False) -> Changes:
         """One look, whose changes are saved."""
         self.source.scan()
-        wait_until(lambda: self.source.ripen(at_once=to_the_end) and self.source.needs_scan, 10)
+        wait_until(lambda: self.source.ripen(at_once=to_the_end) and self.source.needs_scan, 30)
         return self.save((), self.source.scan())
 
     def save(self, results: tuple[SplitResult, ...], changes: Changes) -> Changes:
@@ -254,7 +254,7 @@ def test_a_file_that_cannot_be_read_is_tried_again_once_it_is_found_again() -> N
     assert rig.source.files()[0].state == "failing"
     shelf.failure = None
     rig.look()
-    wait_until(lambda: rig.source.plan(1).splits, 10)
+    wait_until(lambda: rig.source.plan(1).splits, 30)
 
 
 def test_a_run_to_the_end_does_not_wait_for_a_file_that_cannot_be_read_and_accounts_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +267,7 @@ def test_a_run_to_the_end_does_not_wait_for_a_file_that_cannot_be_read_and_accou
     accounts = []
     for _ in range(3):
         assert not rig.source.drained()
-        (split,) = wait_until(lambda: rig.source.plan(1).splits, 10)
+        (split,) = wait_until(lambda: rig.source.plan(1).splits, 30)
         failed = SplitResult(split, split.offset, error=FileError("it is not allowed"))
         changes = rig.save((failed,), rig.source.changes_of((failed,)))
         accounts.append([(one.state, one.path, one.why) for one in changes.accounts.values()])
@@ -275,7 +275,7 @@ def test_a_run_to_the_end_does_not_wait_for_a_file_that_cannot_be_read_and_accou
     assert accounts == [[], [], [("failed", "shelf/a", "it is not allowed")]]
     assert rig.source.drained()
     assert rig.source.lag().troubled_files == 1
-    (split,) = wait_until(lambda: rig.source.plan(1).splits, 10)
+    (split,) = wait_until(lambda: rig.source.plan(1).splits, 30)
     _, result = rig.read(split)
     changes = rig.save((result,), rig.source.changes_of((result,)))
     assert [one.state for one in changes.accounts.values()] == ["read"], "it is tried again while others are read"

@@ -61,7 +61,7 @@ class Service:
             self._give(agent)
 
     def is_kept(self, count: int) -> bool:
-        wait_until(lambda: len(self.systemd.names) == count, 10, lambda: f"{self.systemd.links()}")
+        wait_until(lambda: len(self.systemd.names) == count, 30, lambda: f"{self.systemd.links()}")
         return True
 
     def _begin(self) -> SystemdDescriptorStore:

@@ -17,7 +17,7 @@ from backports import zstd
 
 from copycat_agent.errors import RetriableError
 from copycat_agent.model import SplitResult
-from copycat_agent.sources.log_file.succession import rules
+from copycat_agent.sources.log_file.succession import rules, similarity
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import Agent, agent_for, tick
 
@@ -668,7 +668,7 @@ def test_a_twin_that_grows_with_the_log_is_a_file_of_its_own_after_the_wait_for_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarted: bool
 ) -> None:
     """A logger that writes each line to both; never quiet."""
-    monkeypatch.setattr(rules, "QUIET_SECONDS", 1.0)
+    monkeypatch.setattr(rules, "QUIET_SECONDS", 600.0)
     log, twin = tmp_path / "app.log", tmp_path / "app.log.2026-11-22"
     agent, count = agent_for(tmp_path), 0
 
@@ -683,6 +683,7 @@ def test_a_twin_that_grows_with_the_log_is_a_file_of_its_own_after_the_wait_for_
     assert goes_on() == 1
     if restarted:
         agent.restart()
+    monkeypatch.setattr(rules, "QUIET_SECONDS", 1.0)
     wait_until(lambda: goes_on() == 2, message="the twin is read")
     goes_on()
     assert Counter(agent.lines) == Counter(lines(0, count) * 2)
@@ -693,17 +694,20 @@ def test_a_twin_that_grows_with_the_log_is_a_file_of_its_own_after_the_wait_for_
 
 
 def test_a_copy_that_takes_longer_than_the_wait_is_no_twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "QUIET_SECONDS", 2.0)
+    begun = now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(similarity, "unchanged_seconds", lambda _: 0.0)  # by the kernel's clock, which goes on by itself
     log, copy = tmp_path / "app.log", tmp_path / "app.log.1"
     append(log, *lines(0, 100))
     agent = agent_for(tmp_path)
     agent.drain()
-    content, until = log.read_bytes(), time.monotonic() + 2.5
+    content = log.read_bytes()
     with copy.open("ab", buffering=0) as file:
         for begin in range(0, len(content), 40):
             file.write(content[begin : begin + 40])
             agent.drain()
-            time.sleep(0.05 if time.monotonic() < until else 0)
+            now += rules.QUIET_SECONDS / 10
+    assert now > begun + 2 * rules.QUIET_SECONDS
     os.truncate(log, 0)
     append(log, b"new")
     read(agent, [*lines(0, 100), b"new"])

@@ -31,8 +31,9 @@ TEXT = random_lines(2000)
 LINES = TEXT.splitlines()
 
 
-def let_be_quiet(agent: Agent, seconds: float = file_closer.LAST_LINE_SECONDS) -> None:
-    """As if so much time had passed since anything was written."""
+def let_be_quiet(agent: Agent, seconds: float | None = None) -> None:
+    """As if so much time had passed since anything was written; by default as much as ends a last line."""
+    seconds = file_closer.LAST_LINE_SECONDS if seconds is None else seconds
     for file in agent.source._catalog.followed.files.values():
         file.seen = replace(file.seen, grown_at=file.grown_at - seconds)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.sources.files.paths.discovery import Discovery, MatchedFile
-from copycat_agent.sources.files.paths.partial_scan import COVERED_SECONDS, FULL_SECONDS, PartialScan
+from copycat_agent.sources.files.paths.discovery import Discovery, MatchedFile, mark
+from copycat_agent.sources.files.paths.partial_scan import COVERED_SECONDS, FULL_COST, FULL_SECONDS, PartialScan
 from copycat_agent.sources.log_file.descriptors import Descriptors
 from copycat_agent.sources.planner import Changes
 from tests.rig.waiting import wait_until
@@ -230,14 +230,16 @@ def test_a_directory_that_has_just_changed_is_not_trusted(tmp_path: Path, log: P
 
 def test_a_scan_is_made_now_and_then_whatever_directories_say(tmp_path: Path, log: Path) -> None:
     clock = Clock()
-    agent = scanning_partly(tmp_path, clock)
+    partial = PartialScan[Any](clock=clock, worth_seconds=0.0)
+    partial.scanned({str(tmp_path): mark(str(tmp_path))}, time.time_ns() + 60 * 10**9, FULL_SECONDS / FULL_COST)
+    assert partial.suffices()
     clock.now += FULL_SECONDS + 1
-    assert not agent.source.partial_scan.suffices()
+    assert not partial.suffices()
 
 
 def test_cheap_scans_are_made_each_time(tmp_path: Path, log: Path) -> None:
     agent = scanning_partly(tmp_path, Clock())
-    agent.source.partial_scan = PartialScan(worth_seconds=10.0, young_ns=0)
+    agent.source.partial_scan = PartialScan(worth_seconds=math.inf, young_ns=0)
     agent.scan()
     assert not agent.source.partial_scan.suffices()
 

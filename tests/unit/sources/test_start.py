@@ -241,11 +241,12 @@ def test_a_stretch_without_times_that_is_too_long_is_rather_read(tmp_path: Path)
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_ignore_older_leaves_out_what_old_files_hold(tmp_path: Path, first: bool) -> None:
-    begun = begin(tmp_path / "f", b"old\nunfini", first=first, changed=time.time() - 8, ignore_older=5.0)
+def test_ignore_older_leaves_out_what_old_files_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bool) -> None:
+    monkeypatch.setattr(time, "time", lambda: NOON)
+    begun = begin(tmp_path / "f", b"old\nunfini", first=first, changed=NOON - 8, ignore_older=5.0)
     assert (begun.offset.position, begun.is_old) == (4, True)
     assert begun.why.startswith("ignore_older 5s: last changed 8 s ago")
-    assert begin(tmp_path / "f", b"young\n", first=first, changed=time.time() - 2, ignore_older=5.0).offset.position == 0
+    assert begin(tmp_path / "f", b"young\n", first=first, changed=NOON - 2, ignore_older=5.0).offset.position == 0
 
 
 def test_an_old_file_is_counted_once_and_read_from_its_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -331,14 +332,14 @@ def test_start_at_beginning_reads_all_of_a_file_that_could_not_be_opened_first(t
 def test_a_deleted_file_that_stays_unread_is_given_up_after_hold_deleted(tmp_path: Path) -> None:
     path = tmp_path / "app.log"
     path.write_bytes(b"1\n2\n3\n")
-    agent = agent_for(tmp_path, hold_deleted=5.0)
+    agent = agent_for(tmp_path, hold_deleted=500.0)
     agent.scan()
     agent.work(lambda: "stop")
     path.unlink()
     agent.scan()
     agent.scan()
     assert agent.losses == []
-    with mock.patch("copycat_agent.sources.log_file.file_closer.time.monotonic", side_effect=lambda: time.monotonic_ns() / 1e9 + 6):
+    with mock.patch("copycat_agent.sources.log_file.file_closer.time.monotonic", side_effect=lambda: time.monotonic_ns() / 1e9 + 600):
         agent.scan()
     (loss,) = agent.losses
     assert (loss.path, loss.start, loss.end, loss.reason) == (str(path), 2, 6, "destroyed")
@@ -347,7 +348,7 @@ def test_a_deleted_file_that_stays_unread_is_given_up_after_hold_deleted(tmp_pat
     assert agent.lines == [b"1"]
 
 
-@pytest.mark.parametrize(("hold", "seconds"), [("forever", 1000), (5.0, 4)])
+@pytest.mark.parametrize(("hold", "seconds"), [("forever", 1000), (500.0, 400)])
 def test_a_deleted_file_is_held_for_ever_by_default_and_while_it_gets_read(tmp_path: Path, hold: Any, seconds: int) -> None:
     path = tmp_path / "app.log"
     path.write_bytes(b"1\n")

@@ -75,7 +75,7 @@ def test_a_file_without_anything_open_has_no_timer(tmp_path: Path) -> None:
     assert time.monotonic() < agent.ripen() <= time.monotonic() + HOUR
 
 
-def test_a_group_ends_in_time_once_and_not_again_for_an_unfinished_line(tmp_path: Path) -> None:
+def test_a_group_ends_in_time_once_and_not_again_for_an_unfinished_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = GroupingAgent(tmp_path, 0.02)
     append(tmp_path / "app", b"A\n a\n unfin")
     agent.drain()
@@ -86,6 +86,8 @@ def test_a_group_ends_in_time_once_and_not_again_for_an_unfinished_line(tmp_path
     assert agent.ripen() == math.inf
     assert agent.work() == 0
     append(tmp_path / "app", b"ished\n")
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     agent.drain()
     assert agent.ripen() < math.inf, "what is behind it is a group of its own, with its own time"
 
@@ -160,7 +162,7 @@ def test_a_time_that_a_server_gave_a_file_says_little(tmp_path: Path, monkeypatc
     monkeypatch.setattr(clock, "is_local", lambda _: False)
     append(tmp_path / "app", b"A\n a\n unfin")
     age(tmp_path / "app", seconds)
-    agent = GroupingAgent(tmp_path, 5.0, partial=5.0)
+    agent = GroupingAgent(tmp_path, 600.0, partial=600.0)
     agent.drain()
     assert (agent.ripen() < math.inf) is waits
 

@@ -158,14 +158,14 @@ def test_nothing_is_lost_while_the_directory_is_away(tmp_path: Path) -> None:
 
 
 def test_rows_of_files_that_are_gone_are_forgotten(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, forget_after=1.0)
+    spool = Spool(tmp_path, forget_after=1000.0)
     spool.drop("a", lines("one"))
     spool.drain()
     (tmp_path / "a").unlink()
     spool.drain()
     assert spool.rows()["a"].gone_ms
     partition, row = next(iter(spool.store.items()))
-    spool.store[partition] = row.__class__(row.position, row.records, row.done, path=row.path, gone_ms=row.gone_ms - 2000)
+    spool.store[partition] = row.__class__(row.position, row.records, row.done, path=row.path, gone_ms=row.gone_ms - 2_000_000)
     spool.restart()
     spool.drain()
     assert spool.store == {}

@@ -144,7 +144,7 @@ class _History:
             self._bring()
             self._save()
         self.spool.max_bytes = 2**20
-        wait_until(lambda: self.spool.drain() < 0 or self.spool.source.drained())
+        wait_until(lambda: self.spool.drain() < 0 or self.spool.source.drained(), 60)
         failing = [path for path, state in self.spool.states().items() if state == "failing"]
         held = {line for name in failing for line in (self.home / name).read_bytes().split()}
         return self.owed - held - set(self.spool.arrived)
