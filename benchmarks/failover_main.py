@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import kill_loop_totals
+from benchmarks.kill_loop_end import LoopEnd
 from copycat_agent.dev_broker import DevBroker
 from tests.kill.object_load import CONNECTORS, ObjectLoad, object_definitions
 from tests.rig.agent import AgentProcess
@@ -198,10 +199,10 @@ def _led_at(agent: AgentProcess) -> str:
 def main() -> None:
     """A table to standard output, progress to standard error. Exits 1 when the promise was broken."""
     options = _options()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    end = LoopEnd(options.minutes)
     os.environ.update(CREDENTIALS)
     work = Path(tempfile.mkdtemp(prefix="copycat-failover-"))
-    kept = _run(work, options)
+    kept = _run(work, options, end)
     if kept:
         shutil.rmtree(work)
     else:
@@ -231,7 +232,7 @@ def _cluster(work: Path, *, wanted: bool) -> Iterator[SparkCluster | None]:
         yield cluster
 
 
-def _run(work: Path, options: argparse.Namespace) -> bool:
+def _run(work: Path, options: argparse.Namespace, end: LoopEnd) -> bool:
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     print(f"seed {seed}", file=sys.stderr)
     code, run = kill_loop_totals.code_hash(), uuid.uuid4().hex[:8]
@@ -268,8 +269,7 @@ def _run(work: Path, options: argparse.Namespace) -> bool:
             return totals.put(f"{run} {code}", told)
 
         pair.goes_on(verifier, load, "the start")
-        end = time.monotonic() + options.minutes * 60
-        while struck.total() < options.kills and time.monotonic() < end:
+        while struck.total() < options.kills and not end.has_come:
             struck[name := pair.strike()] += 1
             pair.goes_on(verifier, load, name)
             print(f"{time.strftime('%H:%M:%S')} {name}: {kill_loop_totals.line(note(ended=False))}", file=sys.stderr, flush=True)

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -21,6 +20,7 @@ from typing import Any
 import psutil
 
 from benchmarks import kill_loop_report, kill_loop_totals
+from benchmarks.kill_loop_end import LoopEnd
 from benchmarks.kill_loop_findings import Findings, restored, values
 from benchmarks.kill_loop_run import Asked, Loop
 from benchmarks.tools import describe_machine
@@ -68,10 +68,10 @@ _FIRST_OBJECTS = 2200
 def main() -> None:
     """Tables to standard output, progress to standard error. Exits 1 when the promise was broken."""
     options = _options()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave nothing running
+    end = LoopEnd(options.minutes)
     work = (options.directory or Path(tempfile.mkdtemp(prefix="copycat-kills-"))).resolve()
     work.mkdir(parents=True, exist_ok=True)
-    told = _run(work, options)
+    told = _run(work, options, end)
     print(kill_loop_report.text(told))
     print(f"\n{told['totals']}")
     if options.json:
@@ -99,7 +99,7 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _run(work: Path, options: argparse.Namespace) -> dict[str, Any]:
+def _run(work: Path, options: argparse.Namespace, end: LoopEnd) -> dict[str, Any]:
     _end_left_over(work)
     code = kill_loop_totals.code_hash()
     saved, findings = _resume(work / "progress.json", options, code)
@@ -139,7 +139,7 @@ def _run(work: Path, options: argparse.Namespace) -> dict[str, Any]:
             with load:
                 loop = Loop(agent, broker, load, verifier, findings, Asked(saved["seed"], saved["guarantee"], note))
                 loop.begin()
-                loop.strike_all(len(findings.struck) + options.kills, began + options.minutes * 60)
+                loop.strike_all(len(findings.struck) + options.kills, end)
                 loop.settle()
                 if isinstance(load, ObjectLoad | JdbcLoad):
                     findings.broken += load.broken(agent.state_dir, saved["guarantee"])

@@ -24,6 +24,7 @@ from tests.rig.agent import AgentProcess, is_alive
 from tests.rig.verifier import Later, Verifier
 
 if TYPE_CHECKING:
+    from benchmarks.kill_loop_end import LoopEnd
     from tests.kill.both import Load
     from tests.kill.jdbc_load import JdbcLoad
     from tests.kill.journal_load import JournalLoad
@@ -95,10 +96,10 @@ class Loop:
             raise RuntimeError(f"nothing arrives: {self._agent.log[-2000:]}")
         self._stop()
 
-    def strike_all(self, kills: int, until: float) -> None:
-        """Kill until `kills` are done, or `until` (monotonic) has come."""
+    def strike_all(self, kills: int, end: LoopEnd) -> None:
+        """Kill until `kills` are done, or the end has come."""
         done = self.findings.struck
-        while len(done) < kills and time.monotonic() < until:
+        while len(done) < kills and not end.has_come:
             before = len(done)
             self._up()
             self._next(planned(self._seed, self.findings.planned))
