@@ -9,11 +9,21 @@ import pytest
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.watch import Watcher
 from copycat_agent.worker import Worker
+from copycat_agent.worker import worker as worker_module
+from copycat_agent.worker.connector import Connector
 from tests.unit.worker.doubles import MoodyStore, ScriptedExecutor, definition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that takes seconds is one of a busy machine: an operation gives up on those alone that a test lets hang."""
+    for name in ("STOP_SECONDS", "LEAVE_SECONDS", "START_SECONDS"):
+        monkeypatch.setattr(worker_module, name, 60.0)
+    monkeypatch.setattr(Connector.ask, "__defaults__", (60.0,))
 
 
 @pytest.fixture

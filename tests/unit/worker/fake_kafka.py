@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ class FakeKafka:
         self.fenced: list[str] = []
         self.at_step: Callable[[str], None] = lambda _: None
         self._owners: dict[str, Handle] = {}
+        self._whole = threading.RLock()  # a commit is all there or not at all, also where several connectors open their lanes
         self._failing: bool | None = None
 
     def fail_commit(self, *, after: bool) -> None:
@@ -78,11 +80,12 @@ class FakeKafka:
 
     def commit(self, handle: Handle) -> None:
         self._step("commit")
-        if self._owners[handle.id] is not handle:
-            raise FencedError("somebody else has it")
-        failing, self._failing = self._failing, None
-        if failing is not False:
-            self.append(handle.sent)
+        with self._whole:
+            if self._owners[handle.id] is not handle:
+                raise FencedError("somebody else has it")
+            failing, self._failing = self._failing, None
+            if failing is not False:
+                self.append(handle.sent)
         if failing is not None:
             raise RetriableError("no answer to the commit", "see the broker")
 
@@ -99,8 +102,9 @@ class FakeKafka:
 
     def append(self, entries: Sequence[Entry]) -> int:
         """Committed entries; returns where the last stands."""
-        self.log += [one._replace(offset=len(self.log) + index) for index, one in enumerate(entries)]
-        return len(self.log) - 1
+        with self._whole:
+            self.log += [one._replace(offset=len(self.log) + index) for index, one in enumerate(entries)]
+            return len(self.log) - 1
 
     def positions(self, agent: str) -> dict[str, SourceOffset | None]:
         """What the topic says of each file of connector app, by path."""

@@ -12,7 +12,7 @@ from copycat_agent.errors import BlockedError, CopycatError, FatalError, FileErr
 from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources.log_file import log_file
 from copycat_agent.sources.log_file.log_file import LogFileSource
-from copycat_agent.worker import State, Worker
+from copycat_agent.worker import State, Worker, retry_policy
 from copycat_agent.worker.connector_io import ConnectorIO
 from copycat_agent.worker.effects import CollectEvents, Effect, Performed
 from copycat_agent.worker.machine import PROBE_BYTES, ConnectorMachine
@@ -155,7 +155,10 @@ def test_a_fatal_error_fails_the_connector_and_no_other(run: Callable[..., Worke
     assert worker.statuses()[0].state is State.FAILED
 
 
-def test_a_fatal_error_saves_what_every_task_settled_before_its_own(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
+def test_a_fatal_error_saves_what_every_task_settled_before_its_own(
+    run: Callable[..., Worker], store: MoodyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copycat_agent.worker.machine.FAILED_SETTLE_SECONDS", 60.0)  # the others end when this test has them end
     for name in "abc":
         write(tmp_path / "logs" / name, "one", "two")
     executor = ScriptedExecutor(in_flight, in_flight, in_flight)
@@ -200,7 +203,10 @@ def test_a_file_that_cannot_be_read_is_not_the_connectors_trouble(run: Callable[
     assert worker.statuses()[0].state is State.RUNNING
 
 
-def test_a_bug_in_the_connector_is_told_by_place_and_leaves_the_others_alone(run: Callable[..., Worker], tmp_path: Path) -> None:
+def test_a_bug_in_the_connector_is_told_by_place_and_leaves_the_others_alone(
+    run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry_policy, "RESTART_SECONDS", (3600.0, 3600.0))  # else it gives up when it has met the bug again and again
     write(tmp_path / "logs" / "a", "secret-word")
 
     def bug(batch: Batch) -> Results:
@@ -395,7 +401,14 @@ def test_a_blocked_file_does_not_throttle_the_others_and_shows_until_it_went_wel
     good, bad = tmp_path / "logs" / "good", tmp_path / "logs" / "bad"
     write(good, "one")
     write(bad, "one")
-    executor = ScriptedExecutor(otherwise=by_name(bad=BlockedError("no topic", "create it")))
+    first, go_on = by_name(bad=BlockedError("no topic", "create it")), threading.Event()
+
+    def later(batch: Batch) -> Results:
+        """The bad file is not tried again before the first try has been looked at."""
+        go_on.wait(60)
+        return first(batch)
+
+    executor = ScriptedExecutor(first, otherwise=later)
     worker = run(executor, delivery={"tasks_max": 1}, record=BY_FILE)
     one = machine(worker)
     assert wait_state(worker, State.BLOCKED) == "no topic; create it"
@@ -410,6 +423,7 @@ def test_a_blocked_file_does_not_throttle_the_others_and_shows_until_it_went_wel
         become(state, reason)
 
     connector_state.become = noted  # type: ignore[method-assign]
+    go_on.set()
     wait_saved(store, good, write(good, "two"))
     assert executor.batches[1].max_bytes == executor.batches[0].max_bytes > PROBE_BYTES
     wait_until(lambda: worker.statuses()[0].counts.read == 8, message="it is counted")
@@ -434,12 +448,13 @@ def test_a_blocked_file_in_a_batch_of_its_own_holds_up_nobody(run: Callable[...,
 def test_a_missing_topic_of_all_records_is_waited_for_by_the_connector_as_a_whole(run: Callable[..., Worker], tmp_path: Path) -> None:
     for name in "abc":
         write(tmp_path / "logs" / name, "one")
-    executor = ScriptedExecutor(otherwise=fails(BlockedError("no topic", "create it")))
+    blocked = fails(BlockedError("no topic", "create it"))
+    executor = ScriptedExecutor(blocked, blocked, blocked, otherwise=in_flight)
     worker = run(executor, delivery={"tasks_max": 1})
-    wait_until(lambda: worker.statuses()[0].retries == 3, message="three tries")
+    wait_until(lambda: len(executor.batches) == 4, message="three tries, and one under way")
     assert machine(worker)._retry_policy.backoff.active
     assert worker.statuses()[0].lag.blocked_files == 0
-    assert len(executor.batches) == 3, "one try at a time, not one for each file"
+    assert worker.statuses()[0].retries == 3, "one try at a time, not one for each file"
 
 
 def test_files_that_are_blocked_longer_than_retry_timeout_fail_their_connector(run: Callable[..., Worker], tmp_path: Path) -> None:

@@ -301,14 +301,13 @@ def test_one_that_hangs_holds_up_neither_the_others_nor_questions(
 ) -> None:
     monkeypatch.setattr(worker_module, "STOP_SECONDS", 0.2)
     monkeypatch.setattr(worker_module, "LEAVE_SECONDS", 0.1)
-    monkeypatch.setattr(connector, "ANSWER_SECONDS", 0.1)
     hangs, go_on = threading.Event(), threading.Event()
     scan = LogFileSource.scan
 
     def hanging(self: LogFileSource) -> object:
         if self._catalog.followed.connector == "app":
             hangs.set()
-            go_on.wait(30)
+            go_on.wait(100)
         return scan(self)
 
     monkeypatch.setattr(LogFileSource, "scan", hanging)
@@ -416,7 +415,7 @@ def test_taps_get_what_passes_and_live_through_a_change(run: Callable[..., Worke
     worker = run(executor)
     read_so_far(worker, 4)
     assert executor.batches[0].samples == 0
-    few, many = worker.tap("app", 2, 30), worker.tap("app", 5, 30)
+    few, many = worker.tap("app", 2, 100), worker.tap("app", 5, 100)
     worker.apply([definition(tmp_path, delivery={"tasks_max": 1})])
     executor._otherwise = samples_of(4)
     write(path, "two")
@@ -523,13 +522,14 @@ def test_a_connector_that_hangs_is_told_once_and_so_is_who_waits_for_it(
 ) -> None:
     monkeypatch.setattr(worker_module, "STOP_SECONDS", 0.1)
     monkeypatch.setattr(worker_module, "LEAVE_SECONDS", 0.1)
+    monkeypatch.setattr(worker_module, "START_SECONDS", 0.1)
     monkeypatch.setattr(connector, "TELL_SECONDS", 0.1)
     hangs, go_on = threading.Event(), threading.Event()
     scan = LogFileSource.scan
 
     def hanging(self: LogFileSource) -> object:
         hangs.set()
-        go_on.wait(30)
+        go_on.wait(100)
         return scan(self)
 
     monkeypatch.setattr(LogFileSource, "scan", hanging)

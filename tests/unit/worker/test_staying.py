@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 
@@ -107,13 +108,16 @@ def test_files_that_are_written_to_join_the_batch_that_stays(
 ) -> None:
     logs = logs_of(tmp_path, FILES)
     worker = start()
-    for number in range(3):
+    lines = [b"begun"]
+    for number in itertools.count():
+        if number >= 3 and executor.joined:  # there is no task but one, which has a batch that stays, unless the machine is very busy
+            break
+        lines.append(str(number).encode())
         for log in logs:
             write(log, str(number))
-        arrived(broker, topic, str(number).encode(), FILES)
+        arrived(broker, topic, lines[-1], FILES)
     worker.stop(5.0)
-    assert Counter(values(broker.bootstrap, topic)) == dict.fromkeys((b"begun", b"0", b"1", b"2"), FILES)
-    assert executor.joined, "no task but one, which has a batch that stays"
+    assert Counter(values(broker.bootstrap, topic)) == dict.fromkeys(lines, FILES)
 
 
 def test_what_comes_too_late_to_join_is_read_by_the_next_batch(
