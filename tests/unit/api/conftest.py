@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from copycat_agent.api import AgentClient
+from copycat_agent import api as api_client
+from copycat_agent.api import AgentClient, rate_history
 from copycat_agent.api.port_access import line_of
 from copycat_agent.api.server import ApiServer
 from tests.rig.threads import NewThreads
@@ -35,6 +36,17 @@ converters:
 
 
 PASSWORD = "s3cret-Zq7"
+
+
+CLIENT_SECONDS = 60.0
+"""How long a client of these tests waits for what comes at once where a machine is not busy."""
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients wait for a busy machine, and no rate is known by the time that something is looked at."""
+    monkeypatch.setattr(api_client, "ANSWER_SECONDS", CLIENT_SECONDS)
+    monkeypatch.setattr(rate_history, "LOOK_SECONDS", 3600.0)
 
 
 class Answer(NamedTuple):
@@ -88,7 +100,7 @@ def client(server: ApiServer, socket_path: Path) -> AgentClient:
 def connect(path: Path, *, at_once: bool = True) -> socket.socket:
     """A bare connection; one to be, with `at_once` False."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    made.settimeout(20)
+    made.settimeout(CLIENT_SECONDS)
     if at_once:
         made.connect(str(path))
     return made
@@ -99,7 +111,7 @@ def send(server: ApiServer, socket_path: Path) -> Callable[..., Answer]:
     """`send("GET", "/v1", body=b"", Host="x")`: any request, as any client could send it."""
 
     def call(method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
-        connection = http.client.HTTPConnection("localhost", timeout=20)
+        connection = http.client.HTTPConnection("localhost", timeout=CLIENT_SECONDS)
         connection.sock = connect(socket_path)
         try:
             connection.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)

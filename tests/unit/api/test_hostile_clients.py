@@ -259,7 +259,7 @@ def test_changes_that_take_their_time_hold_up_no_question_and_are_bounded(client
             client.post("/v1/reload")
         assert client.get("/v1/connectors/app")["name"] == "app"
         control.hold.set()
-        assert [one.result(20)["state"] for one in waiting] == ["paused"] * CHANGES_MAX
+        assert [one.result(60)["state"] for one in waiting] == ["paused"] * CHANGES_MAX
     assert client.post("/v1/connectors/app/resume")["state"] == "running"
 
 
@@ -274,7 +274,7 @@ def test_taps_are_bounded_and_give_their_places_back(client: AgentClient, contro
         assert _is_refused(client)
         assert client.get("/v1/connectors/app")["name"] == "app"
         control.hold.set()
-        assert [one.result(20) for one in open_taps] == [[]] * STREAMS_MAX
+        assert [one.result(60) for one in open_taps] == [[]] * STREAMS_MAX
     wait_until(lambda: not _is_refused(client))
 
 
@@ -286,16 +286,11 @@ def _is_refused(client: AgentClient) -> bool:
     return False
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slow clients get some seconds instead of half a minute."""
-    monkeypatch.setattr(connections, "CONNECTION_SECONDS", 3.0)
-
-
 def test_requests_that_trickle_in_hold_a_place_only_so_long(
-    impatient: None, server: ApiServer, client: AgentClient, socket_path: Path
+    server: ApiServer, client: AgentClient, socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each sends a byte now and then, for ever; with all places taken, one of them makes room for the next client."""
+    monkeypatch.setattr(connections, "CONNECTION_SECONDS", 3600.0)  # no time-out does it
     client.get("/v1")
     crowd = [connect(socket_path) for _ in range(connections.COMMANDS.connections)]
     over = threading.Event()
@@ -320,13 +315,16 @@ def test_requests_that_trickle_in_hold_a_place_only_so_long(
 
 
 def test_who_does_not_read_the_answer_is_cut_off(
-    impatient: None, server: ApiServer, control: MemoryControl, client: AgentClient, socket_path: Path
+    server: ApiServer, control: MemoryControl, client: AgentClient, socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Taps of more than the buffers hold; their places come free although nobody reads."""
     control.samples = tuple(control.samples[0]._replace(value=b"x" * 4096) for _ in range(1000))
-    deaf = [connect(socket_path) for _ in range(STREAMS_MAX)]
-    for one in deaf:
-        one.sendall(b"GET /v1/connectors/app/tap?limit=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    with monkeypatch.context() as impatient:  # slow clients get some seconds instead of half a minute; who asks next does not
+        impatient.setattr(connections, "CONNECTION_SECONDS", 5.0)
+        deaf = [connect(socket_path) for _ in range(STREAMS_MAX)]
+        for one in deaf:
+            one.sendall(b"GET /v1/connectors/app/tap?limit=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        wait_until(lambda: control.tapped == STREAMS_MAX, message="all places are taken")
     wait_until(lambda: not _is_refused(client))
     for one in deaf:
         one.close()

@@ -81,9 +81,10 @@ def test_a_look_that_fails_is_tried_again_until_it_is_closed(monkeypatch: pytest
     seen.fail = True
     history = RateHistory(seen.statuses)
     history.start()
-    wait_until(lambda: seen.looked > 2, 10)
+    wait_until(lambda: seen.looked > 2)
     seen.fail, seen.counts["app"] = False, 1
-    wait_until(lambda: history.rate("app") is not None, 10)
+    wait_until(lambda: history.rate("app") is not None)
+    monkeypatch.setattr(rate_history, "LOOK_SECONDS", 60.0)  # so long is waited for the end of a look
     history.close()
     after = seen.looked
     history.close()

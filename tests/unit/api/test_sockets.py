@@ -27,6 +27,7 @@ from copycat_agent.errors import FatalError
 from copycat_agent.options import ApiOptions
 from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
+from tests.unit.api.conftest import CLIENT_SECONDS
 from tests.unit.api.doubles import MemoryControl
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def test_who_looks_whether_a_socket_is_dead_holds_others_off(path: Path) -> None
     other.join(0.3)
     assert other.is_alive()
     os.close(looking)
-    other.join(20)
+    other.join(60)
     made[0].close()
 
 
@@ -193,7 +194,7 @@ def test_closing_does_not_wait_for_a_tap_and_leaves_no_thread_that_takes_request
     reader.start()
     wait_until(lambda: threads.named("api-loop"))
     server.close()
-    reader.join(20)
+    reader.join(60)
     assert not reader.is_alive()
     wait_until(lambda: {thread.name for thread in threads.named("api")} <= {"api-request"})
     control.hold.set()
@@ -219,7 +220,7 @@ def ask(control: MemoryControl, path: Path) -> Iterator[Ask]:
     server.start()
 
     def call(method: str, where: str, **headers: str) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=CLIENT_SECONDS)
         connection.request(method, where, headers=headers)
         answer = connection.getresponse()
         found = answer.status, answer.read()
@@ -275,6 +276,7 @@ def test_the_http_libraries_wait_for_the_first_connection(control: MemoryControl
         asked.append(time.monotonic())
         return {}
 
+    monkeypatch.setattr(api_server, "GRACE_SECONDS", 3600.0)
     server = ApiServer(control, path, None, mounts)
     server.start()
     assert not asked

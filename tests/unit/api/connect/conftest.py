@@ -15,7 +15,7 @@ import pytest
 from copycat_agent.api.server import ApiServer
 from copycat_agent.dev_broker import free_port
 from copycat_agent.options import ApiOptions
-from tests.unit.api.conftest import Answer
+from tests.unit.api.conftest import CLIENT_SECONDS, Answer
 from tests.unit.api.doubles import MemoryControl
 
 
@@ -35,9 +35,9 @@ class ConnectPort:
     ) -> Answer:
         """Send `body` as JSON, bytes as they are."""
         connection = (
-            http.client.HTTPConnection("127.0.0.1", self.number, timeout=20)
+            http.client.HTTPConnection("127.0.0.1", self.number, timeout=CLIENT_SECONDS)
             if context is None
-            else http.client.HTTPSConnection("localhost", self.number, timeout=20, context=context)
+            else http.client.HTTPSConnection("localhost", self.number, timeout=CLIENT_SECONDS, context=context)
         )
         content = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
         kind = {} if body is None else {"Content-Type": "application/json"}

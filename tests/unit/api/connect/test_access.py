@@ -11,7 +11,7 @@ import pytest
 
 from copycat_agent.api import connections, port_access
 from copycat_agent.errors import CopycatError, FatalError
-from tests.unit.api.conftest import PASSWORD, basic, trusting
+from tests.unit.api.conftest import CLIENT_SECONDS, PASSWORD, basic, trusting
 from tests.unit.api.connect.conftest import ConnectPort, OpenConnect
 from tests.unit.api.doubles import CANARY, LoudError, MemoryControl
 
@@ -134,7 +134,7 @@ def test_an_address_that_is_none_leads_nowhere(port: ConnectPort, path: str) -> 
     ids=["headers", "body", "chunked", "no HTTP", "no host"],
 )
 def test_what_cannot_be_read_is_refused_in_connects_form(port: ConnectPort, request_bytes: bytes, status: int) -> None:
-    with socket.create_connection(("127.0.0.1", port.number), timeout=20) as one:
+    with socket.create_connection(("127.0.0.1", port.number), timeout=CLIENT_SECONDS) as one:
         one.sendall(request_bytes)
         answer = b"".join(iter(lambda: one.recv(65536), b""))
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -151,7 +151,7 @@ def test_a_query_without_end_is_refused(port: ConnectPort) -> None:
 def test_a_crowd_that_asks_nothing_takes_no_place_from_a_client(port: ConnectPort) -> None:
     with contextlib.ExitStack() as crowd:
         for _ in range(2 * connections.CONNECT.connections):
-            crowd.enter_context(socket.create_connection(("127.0.0.1", port.number), timeout=20))
+            crowd.enter_context(socket.create_connection(("127.0.0.1", port.number), timeout=CLIENT_SECONDS))
         assert port.json("/connectors") == ["app"]
 
 

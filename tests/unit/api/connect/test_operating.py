@@ -251,7 +251,8 @@ def test_a_body_that_is_not_declared_as_json_is_refused(port: ConnectPort) -> No
     assert (answer.status, answer.json["message"]) == (415, "HTTP 415 Unsupported Media Type")
 
 
-def test_changes_at_once_are_done_one_after_the_other(operate: Operate, control: MemoryControl) -> None:
+def test_changes_at_once_are_done_one_after_the_other(operate: Operate, control: MemoryControl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rest_app, "WAIT_SECONDS", 60.0)
     control.hold.clear()
     answers: list[int] = []
     asking = [
@@ -262,7 +263,7 @@ def test_changes_at_once_are_done_one_after_the_other(operate: Operate, control:
     wait_until(lambda: control.under_way == OPERATIONS_MAX)
     control.hold.set()
     for one in asking:
-        one.join(20)
+        one.join(60)
     assert answers == [202] * len(asking)
 
 
@@ -280,5 +281,5 @@ def test_changes_that_wait_take_no_place_from_who_reads(
     assert operate("GET", "/connectors").json == ["app"]
     control.hold.set()
     for one in waiting:
-        one.join(20)
+        one.join(60)
     assert operate("PUT", "/connectors/app/resume").status == 202

@@ -12,7 +12,7 @@ from copycat_agent.api import connections, port_access
 from copycat_agent.errors import FatalError
 from tests.rig.threads import NewThreads
 from tests.rig.waiting import wait_until
-from tests.unit.api.conftest import PASSWORD, basic, trusting
+from tests.unit.api.conftest import CLIENT_SECONDS, PASSWORD, basic, trusting
 from tests.unit.api.doubles import CANARY, LoudError, MemoryControl
 from tests.unit.api.page.conftest import OpenPage, PagePort, Read
 
@@ -158,7 +158,7 @@ def test_what_the_agent_cannot_do_is_told_with_its_next_step(page: PagePort, con
 def test_a_crowd_that_asks_nothing_takes_no_place_from_a_browser(page: PagePort) -> None:
     with contextlib.ExitStack() as crowd:
         for _ in range(2 * connections.PAGE.connections):
-            crowd.enter_context(socket.create_connection(("127.0.0.1", page.number), timeout=20))
+            crowd.enter_context(socket.create_connection(("127.0.0.1", page.number), timeout=CLIENT_SECONDS))
         assert page.ask().status == 200
 
 
@@ -171,4 +171,4 @@ def test_the_threads_of_the_page_end_with_the_server(threads: NewThreads, open_p
     page = open_page()
     page.ask()
     page.server.close()
-    wait_until(lambda: not threads.named("rate-history", "api"), 10)
+    wait_until(lambda: not threads.named("rate-history", "api"))

@@ -251,9 +251,13 @@ def _reads(process: psutil.Process, path: Path) -> bool:
         return False
 
 
+def _readers(path: Path) -> list[psutil.Process]:
+    """Those of our children that read it."""
+    return [one for one in psutil.Process().children() if _reads(one, path)]
+
+
 def test_children_beyond_the_places_are_told_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_commands, "WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(child_commands, "SECONDS", 10.0)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     commands = ChildCommands(tmp_path / "none.sock")
@@ -267,9 +271,11 @@ def test_children_beyond_the_places_are_told_to_wait(tmp_path: Path, monkeypatch
     waiting = [threading.Thread(target=run) for _ in range(CHILDREN_MAX)]
     for one in waiting:
         one.start()
-    wait_until(lambda: sum(_reads(one, pipe) for one in psutil.Process().children()) == CHILDREN_MAX, 20)
+    wait_until(lambda: len(_readers(pipe)) == CHILDREN_MAX)
     with pytest.raises(BusyError):
         commands.apart(*arguments, files=files, memory_bytes=2**30)
+    for child in _readers(pipe):
+        child.kill()
     for one in waiting:
         one.join(60)
     assert len(under_way) == CHILDREN_MAX

@@ -86,10 +86,10 @@ def test_a_change_beyond_the_places_is_told_to_wait(writer: User, control: Memor
     try:
         for one in waiting:
             one.start()
-        wait_until(lambda: control.under_way == CHANGES_MAX, 20)
+        wait_until(lambda: control.under_way == CHANGES_MAX)
         assert writer.post(PAUSE).status == 409
     finally:
         control.hold.set()
         for one in waiting:
-            one.join(30)
+            one.join(60)
     assert [one.status for one in answers] == [303] * CHANGES_MAX
