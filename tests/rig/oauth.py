@@ -44,7 +44,8 @@ class Asked(NamedTuple):
 class TokenServer:
     """Gives tokens to whoever knows the secret, and its public key to brokers. `asked` lists the requests for tokens.
 
-    `answer` (status, body) is given in place of a token; `hold_seconds` is waited before any; `lifetime_seconds` is that of tokens.
+    `answer` (status, body) is given in place of a token; `hold_seconds` is waited before any, until `go_on` is set; `lifetime_seconds` is
+    that of tokens.
     `stop` and `start` take it down and up, at the same address. `assertions` is the key that signs the assertions of clients.
     `signs_as`: its tokens are as good as those of that server.
     """
@@ -53,6 +54,7 @@ class TokenServer:
         self.asked: list[Asked] = []
         self.answer: tuple[int, bytes] | None = None
         self.hold_seconds = 0.0
+        self.go_on = threading.Event()
         self.lifetime_seconds = 3600.0
         self.secret = SECRET
         self.assertions: RSAKey | None = None
@@ -153,7 +155,7 @@ class TokenServer:
                 server.asked.append(
                     Asked(self.command, path, said, _login(self.headers.get("Authorization")), self.headers.get("Metadata"))
                 )
-                time.sleep(server.hold_seconds)
+                server.go_on.wait(server.hold_seconds)
                 if server.answer is not None:
                     self._send(*server.answer)
                 else:

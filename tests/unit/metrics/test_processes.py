@@ -22,6 +22,7 @@ if depth:
     for number in range(2 if depth == 1 else 1):
         subprocess.Popen([python, __file__, str(depth - 1), python, str(20 + 20 * number)])
 files = [open('/dev/null') for _ in range(files)]
+open(f'{__file__}.{os.getpid()}', 'w').close()  # all are open
 time.sleep(120)
 """
 
@@ -59,16 +60,18 @@ def test_each_process_is_told_under_its_own_name(family: int) -> None:
         assert one.cpu_seconds >= 0
 
 
-def test_a_worker_keeps_its_name_when_another_dies(family: int) -> None:
+def test_a_worker_keeps_its_name_when_another_dies(family: int, tmp_path: Path) -> None:
     """Else its counter of CPU seconds would jump."""
     processes = Processes()
-    wait_until(lambda: all(name in named(processes.look(family)) for name in ("worker-1", "worker-2")))
+    wait_until(lambda: len(list(tmp_path.glob("family.py.*"))) == 4, message="all processes have opened all of their files")
 
     def files() -> dict[str, int]:
         return {name: one.open_fds or 0 for name, one in named(processes.look(family)).items() if name.startswith("worker")}
 
-    wait_until(lambda: min(files().values()) >= 20 and max(files().values()) >= 40)
     before = files()
+    assert before.keys() == {"worker-1", "worker-2"}
+    assert min(before.values()) >= 20
+    assert max(before.values()) >= 40
     os.kill(named(processes.look(family))["worker-1"].pid, signal.SIGKILL)
     wait_until(lambda: "worker-1" not in files())
     assert files() == {"worker-2": before["worker-2"]}

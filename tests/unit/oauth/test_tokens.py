@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,6 +33,23 @@ SECTION = "kafka.security.oauth"
 def server() -> Iterator[TokenServer]:
     with TokenServer() as server:
         yield server
+
+
+class Clock:
+    """The time that tokens go by, which may be moved on."""
+
+    def __init__(self) -> None:
+        self.ahead_seconds = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead_seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(token_cache, "time", SimpleNamespace(time=time.time, monotonic=clock.monotonic))
+    return clock
 
 
 def options(server: TokenServer, **over: Any) -> OauthOptions:
@@ -74,42 +92,44 @@ def test_a_client_is_given_the_token_with_its_end_and_the_extensions(server: Tok
     assert server.asked[0].form["scope"] == "kafka.write"
 
 
-def test_the_next_token_is_fetched_before_this_one_ends(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_cache, "LEAST_SECONDS", 0.1)
-    monkeypatch.setattr(token_cache, "RENEW_PART", 0.05)
-    server.lifetime_seconds = 10.0
+def test_the_next_token_is_fetched_before_this_one_ends(server: TokenServer, clock: Clock) -> None:
+    server.lifetime_seconds = 1000.0
     asker = tokens(server)
     first = asker.token()
-    server.lifetime_seconds = 1000.0
+    server.lifetime_seconds = 10_000.0
+    clock.ahead_seconds = 800.0
     wait_until(lambda: asker.give("")[0] != first)
     assert len(server.asked) == 2
-    assert asker.give("")[1] - time.time() > 900
+    assert asker.give("")[1] - time.time() > 9000
 
 
-def test_a_good_token_is_used_while_no_new_one_comes(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_cache, "LEAST_SECONDS", 0.1)
-    monkeypatch.setattr(token_cache, "RENEW_PART", 0.1)
-    server.lifetime_seconds = 5.0
+def test_a_good_token_is_used_while_no_new_one_comes(server: TokenServer, clock: Clock) -> None:
+    server.lifetime_seconds = 1000.0
     asker = tokens(server)
     first = asker.token()
     server.answer = (503, b"")
+    clock.ahead_seconds = 800.0
     wait_until(lambda: len(server.asked) > 1 or asker.give("")[0] != first)
     assert asker.token() == first
-    wait_until(lambda: not _given(asker))
+    clock.ahead_seconds = 1001.0
+    assert not _given(asker)
     assert "HTTP 503" in refused(asker).message
     server.answer = None
     wait_until(lambda: _given(asker))
 
 
-def test_a_kafka_client_never_waits_for_the_network(server: TokenServer) -> None:
+def test_a_kafka_client_never_waits_for_the_network(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its library calls from a thread of its own, for which closing the client waits."""
-    server.hold_seconds = 1.0
+    for module in (token_cache, token_requests):
+        monkeypatch.setattr(module, "ANSWER_SECONDS", 60.0)
+    server.hold_seconds = 60.0
     asker = tokens(server)
     with pytest.raises(RetriableError):
         asker.give("")
     wait_until(lambda: len(server.asked) == 1)
     with pytest.raises(RetriableError):
         asker.give("")
+    server.go_on.set()
     wait_until(lambda: _given(asker))
     assert len(server.asked) == 1
 
@@ -122,6 +142,7 @@ def _given(asker: Tokens) -> bool:
 
 
 def test_a_token_that_a_broker_refuses_is_replaced_unless_it_is_new(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_cache, "TRUSTED_SECONDS", 3600.0)
     asker = tokens(server)
     first = asker.token()
     asker.invalidate()
@@ -153,10 +174,12 @@ def test_an_endpoint_that_is_away_is_asked_again(server: TokenServer, monkeypatc
 
 def test_an_endpoint_that_hangs_is_waited_for_once_by_all(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_cache, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(token_cache, "FAILED_SECONDS", 3600.0)  # also for who comes late
     server.hold_seconds = 30.0
     asker = tokens(server)
     with ThreadPoolExecutor(4) as threads:
         assert [type(why) for why in threads.map(lambda _: refused(asker), range(4))] == [RetriableError] * 4
+    wait_until(lambda: server.asked, message="the request has arrived")
     assert len(server.asked) == 1
 
 
@@ -209,10 +232,10 @@ def test_an_answer_that_is_no_token_blocks(server: TokenServer, answer: tuple[in
 
 
 def test_an_answer_without_a_lifetime_goes_by_the_tokens_own(server: TokenServer) -> None:
-    server.answer = (200, b'{"access_token": "%s"}' % server.token(exp=int(time.time()) + 500).encode())
+    server.answer = (200, b'{"access_token": "%s"}' % server.token(exp=int(time.time()) + 5000).encode())
     asker = tokens(server)
     asker.token()
-    assert 490 < asker.give("")[1] - time.time() <= 500
+    assert 4900 < asker.give("")[1] - time.time() <= 5000
 
 
 def test_no_proxy_of_the_environment_is_used(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:

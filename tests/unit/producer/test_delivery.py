@@ -140,7 +140,7 @@ def test_a_refused_record_counts_until_it_was_told(make_producer: Callable[..., 
 
 
 def test_without_a_broker_flushing_ends_retriable_and_the_producer_is_broken(make_producer: Callable[..., TaskProducer]) -> None:
-    producer = make_producer(f"127.0.0.1:{free_port()}", **{"message.timeout.ms": "1500"})
+    producer = make_producer(f"127.0.0.1:{free_port()}", **{"message.timeout.ms": "5000"})
     producer.send("t", [b"a"], ())
     with pytest.raises(RetriableError, match="Connection refused"):
         producer.flush()
@@ -258,7 +258,7 @@ def test_closing_does_not_wait_for_a_broker(make_producer: Callable[..., TaskPro
     producer.send("t", [b"a"] * 1000, ())
     begin = time.monotonic()
     producer.close()
-    assert time.monotonic() - begin < 10  # its messages would be waited for 30 s
+    assert time.monotonic() - begin < 25  # its messages would be waited for 30 s
 
 
 def test_a_task_gets_its_producer_again_until_its_configuration_changes_or_it_breaks(broker: DevBroker) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from copycat_agent.dev_broker import DevBroker
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.model import OffsetsPartition
 from tests.rig.kafka import create_topic
+from tests.rig.waiting import wait_until
 from tests.unit.producer.lanes_rig import World, world
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ _DENIED = (
 )
 
 
+_ANYTHING: Any = None
+_ANY = AclBindingFilter(ResourceType.ANY, _ANYTHING, ResourcePatternType.ANY, _ANYTHING, _ANYTHING, AclOperation.ANY, AclPermissionType.ANY)
+
+
 def deny(bootstrap: str) -> None:
     """Close these to everybody, which is whom a listener without a login lets in; what else there is of them stays open."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -39,6 +44,7 @@ def deny(bootstrap: str) -> None:
         rules |= {AclBinding(*place, operation, AclPermissionType.DENY), AclBinding(*place, AclOperation.ALL, AclPermissionType.ALLOW)}
     for answer in admin.create_acls(list(rules), request_timeout=30).values():
         answer.result(30)
+    wait_until(lambda: len(admin.describe_acls(_ANY).result(30)) == len(rules), 60, "the broker has heard of all of them")
 
 
 @pytest.fixture(scope="module")

@@ -168,7 +168,7 @@ def test_a_beginning_that_is_gone_is_passed_over(here: World) -> None:
     write(here, Entry(b"a", b"1"), Entry(b"b", b"2"))
     admin = AdminClient({"bootstrap.servers": here.bootstrap})
     wanted = TopicPartition(here.place.topic, here.place.partition, 1)
-    admin.delete_records([wanted])[wanted].result(10)
+    admin.delete_records([wanted])[wanted].result(60)
     assert here.read() == [Entry(b"b", b"2", 1)]
 
 
@@ -181,7 +181,7 @@ def test_a_transaction_of_somebody_else_is_waited_for_and_then_told(here: World,
     other.produce(here.place.topic, b"x", b"k", here.place.partition)
     other.flush()
     with monkeypatch.context() as impatient:
-        impatient.setattr(transactional, "STALL_SECONDS", 1.0)
+        impatient.setattr(transactional, "STALL_SECONDS", 5.0)
         with pytest.raises(RetriableError, match="a transaction of another producer is open there") as caught:
             here.read()
     assert "cannot be read beyond offset 2" in caught.value.message
@@ -218,7 +218,7 @@ def test_a_broker_that_was_restarted_is_asked_with_what_is_known_now(proxied_bro
                 return there.steps.end(there.place) == end
             return False
 
-        wait_until(answers, 30, "it is asked with the old leader's epoch for ever")
+        wait_until(answers, 60, "it is asked with the old leader's epoch for ever")
 
 
 def test_entries_that_later_ones_replace_are_let_go_where_there_are_many(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_entries_that_later_ones_replace_are_let_go_where_there_are_many(here: W
 
 
 def test_without_a_broker_every_question_ends_retriable_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copycat_agent.producer.admin.ANSWER_SECONDS", 1.5)
+    monkeypatch.setattr("copycat_agent.producer.admin.ANSWER_SECONDS", 5.0)
     steps = KafkaSteps(KafkaOptions(bootstrap_servers=(f"127.0.0.1:{free_port()}",)), "test")
     with pytest.raises(RetriableError, match="Connection refused"):
         steps.cluster_id()

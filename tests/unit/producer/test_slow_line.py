@@ -37,14 +37,14 @@ def test_a_slow_line_gets_everything_across_with_few_repeats(
     topic = create_topic(proxied_broker.bootstrap, unique_topic())
     path = tmp_path / "f"
     path.write_bytes(b"".join(b"%0100d\n" % number for number in range(LINES)))
-    connector = definition(proxied_broker.bootstrap, topic, client={"message.timeout.ms": "3000", "compression.type": "none"})
+    connector = definition(proxied_broker.bootstrap, topic, client={"message.timeout.ms": "6000", "compression.type": "none"})
     split = split_of(path)
-    proxied_broker.proxy.throttle(LINES * LINE_BYTES / 6)  # all of it takes twice the message time-out
+    proxied_broker.proxy.throttle(LINES * LINE_BYTES / 12)  # all of it takes twice the message time-out
     failures: list[RetriableError] = []
 
     def is_done() -> bool:
         nonlocal split
-        (result,) = run_batch(batch_of(connector, split, max_seconds=4.0), producers, never)
+        (result,) = run_batch(batch_of(connector, split, max_seconds=8.0), producers, never)
         if result.error is not None:
             assert isinstance(result.error, RetriableError)
             failures.append(result.error)
