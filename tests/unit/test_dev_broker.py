@@ -91,7 +91,7 @@ def test_callers_at_the_same_time_fetch_once(fake_java: _FakeJava, tmp_path: Pat
         f"jars.pinned = lambda: {_JARS!r}; jars.fetch_kafka(pathlib.Path(sys.argv[1]))"
     )
     callers = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "cache")]) for _ in range(3)]
-    assert [caller.wait(30) for caller in callers] == [0, 0, 0]
+    assert [caller.wait(90) for caller in callers] == [0, 0, 0]
     assert fake_java.runs == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -23,15 +24,18 @@ def test_a_level_holds_for_its_time_and_then_the_one_of_the_start_again(written:
     passing, log = logs.PassingLevel(), logs.get("worker")
     log.info("before")
     moments = [passing.changed]
-    passing.set("debug", 0.2)
+    passing.set("debug", 3600.0)
     moments.append(passing.changed)
     assert (logs.level(), passing.until is not None) == ("debug", True)
     log.debug("within")
+    begun = time.time()
+    passing.set("debug", 0.2)
     wait_until(lambda: logs.level() == "warning")
     log.info("after")
     assert passing.until is None
-    wait_until(lambda: passing.changed not in moments)
+    wait_until(lambda: (passing.changed or 0.0) > begun + 0.1, message="the end is told as a change")
     assert moments[0] is None
+    assert moments[1] is not None
     assert [word for word in ("before", "within", "after") if word in written.getvalue()] == ["within"]
 
 

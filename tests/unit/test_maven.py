@@ -157,6 +157,6 @@ def test_callers_at_the_same_time_fetch_once_and_what_a_killed_one_left_goes(rep
     (directory / "driver-1.2.3.jar-fetch-left").mkdir(parents=True)
     script = "import pathlib, sys; from copycat_agent.maven import fetch_jar; fetch_jar(sys.argv[1], None, pathlib.Path(sys.argv[2]))"
     callers = [subprocess.Popen([sys.executable, "-c", script, _JAR, str(cache)], env={**os.environ}) for _ in range(3)]
-    assert [caller.wait(60) for caller in callers] == [0, 0, 0]
+    assert [caller.wait(90) for caller in callers] == [0, 0, 0]
     assert repository.runs == 1
     assert len(list(directory.iterdir())) == 3

@@ -305,9 +305,9 @@ def test_commits_of_one_transaction_do_not_share_the_refusal_of_an_entry(tmp_pat
         with store.using():
             for thread in threads:
                 thread.start()
-            wait_until(lambda: store.waiting == len(saved), 10)
+            wait_until(lambda: store.waiting == len(saved))
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
         assert {name: type(error) for name, error in errors.items()} == {"small": type(None), "too large": DataError, "other": type(None)}
         assert store.connectors() == ("other", "small")
         assert len([key for key in log.there if b'"offsets"' in key]) == 2

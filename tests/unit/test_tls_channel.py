@@ -38,7 +38,7 @@ class Pair:
         thread = threading.Thread(target=accept)
         thread.start()
         self.client = connect("127.0.0.1", middle.getsockname()[1], certificate)
-        thread.join(20)
+        thread.join(60)
         (self.server,) = found
         for one in (self.client, self.server):
             one.trust()
@@ -60,7 +60,7 @@ class Pair:
         """Both ends."""
         self.client.close()
         self.server.close()
-        self._between.join(20)
+        self._between.join(60)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_messages_come_whole_and_in_order_both_ways_at_a_time(pair: Pair) -> Non
         thread.start()
     assert [pair.client.recv_bytes() for _ in sent] == sent
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert got == sent
 
 
@@ -123,4 +123,4 @@ def test_somebody_elses_certificate_is_not_talked_to() -> None:
         thread.start()
         with pytest.raises(OSError, match="somebody else"):
             connect("127.0.0.1", server.getsockname()[1], bytes(32))
-        thread.join(20)
+        thread.join(60)

@@ -47,8 +47,11 @@ def holder(lock: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def pid_of(holder: subprocess.Popen[str]) -> int:
+    """The pid that it tells, once the process that the fork is of has ended: until then that one holds the lock, too."""
     assert holder.stdout is not None
-    return int(holder.stdout.readline())
+    pid = int(holder.stdout.readline())
+    holder.wait(60)
+    return pid
 
 
 def holders(lock: Path) -> tuple[int, ...]:
@@ -138,11 +141,11 @@ def test_a_lock_that_is_deleted_while_it_is_waited_for_names_those_that_hold_it_
 def test_a_start_goes_on_as_soon_as_they_have_ended(lock: Path, holder: subprocess.Popen[str]) -> None:
     pid_of(holder)
     found: list[tuple[int, ...]] = []
-    waiting = threading.Thread(target=lambda: found.append(workers_lock.wait(lock, 60)))
+    waiting = threading.Thread(target=lambda: found.append(workers_lock.wait(lock, 90)))
     waiting.start()
     assert holder.stdin is not None
     holder.stdin.close()
-    waiting.join(30)
+    waiting.join(90)
     assert found == [()]
 
 

@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter
 
 from copycat_agent.dev_broker import DevBroker
 from copycat_agent.options import KafkaOptions
+from copycat_agent.workbench.doctor import kafka_checks, network
 from tests.rig.secured import make_authority, sign
+from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 USER, PASSWORD = "copycat", "a word that no report may show"
 ADMIN, ADMIN_PASSWORD = "admin", "another word that no report may show"
+
+
+PATIENT_SECONDS = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that a person waits gladly is not what is tested: a machine that does much else may take longer."""
+    monkeypatch.setattr(kafka_checks, "CLUSTER_SECONDS", PATIENT_SECONDS)
+    monkeypatch.setattr(kafka_checks, "meet", functools.partial(network.meet, seconds=PATIENT_SECONDS))
+
+
+def filter_of(one: AclBinding) -> AclBindingFilter:
+    """What finds this right and no other."""
+    return AclBindingFilter(one.restype, one.name, one.resource_pattern_type, one.principal, one.host, one.operation, one.permission_type)
+
+
+def grant(admin: AdminClient, wanted: Sequence[AclBinding]) -> None:
+    """Give rights, which hold when this returns: the broker hears of them a moment after they are there."""
+    for answer in admin.create_acls(list(wanted)).values():
+        answer.result(30)
+    wait_until(lambda: all(admin.describe_acls(filter_of(one)).result(30) for one in wanted), 60, f"the rights hold: {wanted}")
 
 
 @pytest.fixture(scope="session")

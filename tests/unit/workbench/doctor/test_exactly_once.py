@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
@@ -29,7 +29,7 @@ from copycat_agent.workbench.doctor.steps import Notes
 from copycat_agent.workbench.doctor.topic_checks import TRANSACTION_STATE, ClusterLanes, examine_exactly_once
 from tests.rig.kafka import create_topic
 from tests.rig.waiting import wait_until
-from tests.unit.workbench.doctor.conftest import USER
+from tests.unit.workbench.doctor.conftest import USER, filter_of, grant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -69,7 +69,7 @@ def told(
     def cannot_create(_topic: str, _partitions: int, _copies: int, config: Mapping[str, str]) -> CopycatError | None:
         return refusal if of in {"", *config} else None
 
-    examine_exactly_once(notes, options, ClusterLanes(AGENT, ["app"], {"logs"}), state, cannot_create, time.monotonic() + 10)
+    examine_exactly_once(notes, options, ClusterLanes(AGENT, ["app"], {"logs"}), state, cannot_create, time.monotonic() + 60)
     return {step.name: step for step in notes.steps}
 
 
@@ -173,21 +173,16 @@ def acls(secured: Secured) -> Iterator[Callable[..., None]]:
     admin = secured.admin()
     made: list[AclBinding] = []
 
-    def grant(kind: ResourceType, name: str, *operations: str, pattern: ResourcePatternType = ResourcePatternType.LITERAL) -> None:
+    def give(kind: ResourceType, name: str, *operations: str, pattern: ResourcePatternType = ResourcePatternType.LITERAL) -> None:
         wanted = [
             AclBinding(kind, name, pattern, f"User:{USER}", "*", AclOperation[operation], AclPermissionType.ALLOW)
             for operation in operations
         ]
         made.extend(wanted)
-        for answer in admin.create_acls(wanted).values():
-            answer.result(30)
+        grant(admin, wanted)
 
-    yield grant
-    filters = [
-        AclBindingFilter(one.restype, one.name, one.resource_pattern_type, one.principal, one.host, one.operation, one.permission_type)
-        for one in made
-    ]
-    for taken in admin.delete_acls(filters).values() if made else ():
+    yield give
+    for taken in admin.delete_acls([filter_of(one) for one in made]).values() if made else ():
         taken.result(30)
 
 
@@ -218,12 +213,12 @@ def test_rights_that_are_lacking_come_with_the_commands_that_grant_them_and_no_o
     assert (steps["positions"].verdict, "could not create it" in steps["positions"].text) == ("fail", True)
     acls(ResourceType.TOPIC, OFFSETS_TOPIC, "CREATE")
     assert "the agent creates it" in asked(secured.options(), "elsewhere")["positions"].text
-    assert OFFSETS_TOPIC not in secured.admin().list_topics(timeout=10).topics, "asking made it"
+    assert OFFSETS_TOPIC not in secured.admin().list_topics(timeout=60).topics, "asking made it"
     world = KafkaSteps(secured.options(), "test")
     try:
         assert world.ensure_topic(OFFSETS_TOPIC) == PARTITIONS
         for number in range(2):  # the second time there is something to read
-            assert wait_until(lambda: opened(world), 30, "the new topic has leaders") > number
+            assert wait_until(lambda: opened(world), 60, "the new topic has leaders") > number
     finally:
         world.close()
     assert {asked(secured.options(), "elsewhere")[name].verdict for name in ("transactions", "positions")} == {"ok"}

@@ -19,6 +19,7 @@ from copycat_agent.sources.files.paths import regular_files
 from copycat_agent.workbench.doctor import CheckStep, CheckVerdict, User, find_user
 from copycat_agent.workbench.doctor.host_checks import examine_host, examine_limits
 from copycat_agent.workbench.doctor.state_checks import examine_state, holder
+from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,11 +91,12 @@ def test_limits_are_those_of_the_agent_that_runs() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     process = subprocess.Popen(["prlimit", "--nofile=700:700", "sleep", "60"])
     try:
-        step = the(examine_limits([600], 0, process.pid), "open files")
-        deadline_steps = 200
-        while step.verdict is not CheckVerdict.FAIL and (deadline_steps := deadline_steps - 1):
-            step = the(examine_limits([600], 0, process.pid), "open files")
-        assert f"700 of the agent with pid {process.pid}" in step.text
+
+        def step() -> CheckStep:
+            return the(examine_limits([600], 0, process.pid), "open files")
+
+        wait_until(lambda: step().verdict is CheckVerdict.FAIL, message="its limit is lowered")
+        assert f"700 of the agent with pid {process.pid}" in step().text
     finally:
         process.kill()
         process.wait()

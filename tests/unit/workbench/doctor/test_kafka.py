@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import socket
 import ssl
 import threading
@@ -20,11 +19,11 @@ from copycat_agent.dev_broker import free_port
 from copycat_agent.options import Definition, KafkaOptions, TopicOptions
 from copycat_agent.producer.probing import ClusterProbe
 from copycat_agent.sources.log_file.log_options import LogFileOptions
-from copycat_agent.workbench.doctor import CheckStep, CheckVerdict, kafka_checks, network
+from copycat_agent.workbench.doctor import CheckStep, CheckVerdict, network
 from copycat_agent.workbench.doctor.kafka_checks import CLUSTER_SECONDS, Cluster, clusters, examine_cluster
 from copycat_agent.workbench.doctor.topic_checks import TopicRequirement
 from tests.rig.kafka import unique_topic
-from tests.unit.workbench.doctor.conftest import PASSWORD, USER
+from tests.unit.workbench.doctor.conftest import PASSWORD, PATIENT_SECONDS, USER, grant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,14 +33,6 @@ if TYPE_CHECKING:
     from tests.unit.workbench.doctor.conftest import Secured
 
 WANT = TopicRequirement(None, 2**20, keyed=True)
-PATIENT_SECONDS = 60.0
-
-
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time that a person waits gladly is not what is tested: a machine that does much else may take longer."""
-    monkeypatch.setattr(kafka_checks, "CLUSTER_SECONDS", PATIENT_SECONDS)
-    monkeypatch.setattr(kafka_checks, "meet", functools.partial(network.meet, seconds=PATIENT_SECONDS))
 
 
 def look(options: KafkaOptions, **topics: TopicRequirement) -> list[CheckStep]:
@@ -77,8 +68,7 @@ def open_topics(secured: Secured) -> None:
         AclBinding(ResourceType.TOPIC, name, ResourcePatternType.LITERAL, f"User:{USER}", "*", operation, AclPermissionType.ALLOW)
         for name, operation in rights
     ]
-    for granted in admin.create_acls(wanted).values():
-        granted.result(30)
+    grant(admin, wanted)
 
 
 def test_through_tls_and_a_login_to_topics_that_are_open_closed_and_hidden(secured: Secured, open_topics: None) -> None:
@@ -272,7 +262,7 @@ def test_a_missing_topic_comes_with_the_command_that_creates_it(make_options: Ca
     assert f"kafka-topics.sh --bootstrap-server {broker.bootstrap} --create --topic {name}" in step.fix
     step = the(look(make_options(), **{name: WANT._replace(create=TopicOptions(partitions=3))}), "topic")
     assert (step.verdict, "creates it with 3 partitions" in step.text) == ("ok", True)
-    assert name not in AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=10).topics, "looking made it"
+    assert name not in AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=60).topics, "looking made it"
 
 
 @pytest.mark.parametrize(

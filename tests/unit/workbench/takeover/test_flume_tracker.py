@@ -105,7 +105,7 @@ def test_a_file_that_was_touched_since_is_taken_only_when_a_person_trusts_its_na
         path.chmod(0o600)
         return path.stat().st_ctime_ns > marker.stat().st_mtime_ns
 
-    wait_until(is_touched, 10.0, "the file is touched after the marker")
+    wait_until(is_touched, message="the file is touched after the marker")
     assert "--trust-names takes it" in spooled.taken()[0]["one.log"].why
     assert spooled.taken(trust_names=True)[0]["one.log"].taken
 

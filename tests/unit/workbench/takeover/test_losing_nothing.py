@@ -30,7 +30,7 @@ def stopped(tmp_path: Path) -> Callable[..., PeerState]:
         for entry in entries:
             registry.set(*entry)
         state = filebeat_registry.read(registry.directory)
-        wait_until(lambda: _is_younger(tmp_path / "tick", state.saved_ns), 10.0, "files that are made now are younger than the state")
+        wait_until(lambda: _is_younger(tmp_path / "tick", state.saved_ns), message="files that are made now are younger than the state")
         return state
 
     return made
