@@ -71,8 +71,8 @@ class Scene:
         """What became of all lines, once all have arrived or the deadline has passed."""
         return self.ledger.verify_topic(self.bootstrap, self.topic, deadline=deadline)
 
-    def wait_arrived(self, deadline: float = 60.0) -> None:
-        """Wait until as many records are in the topic as lines are written by now."""
+    def wait_arrived(self, deadline: float = 150.0) -> None:
+        """Wait until as many records are in the topic as lines are written by now. An agent takes a minute to start on a busy machine."""
         goal = self.ledger.written
         with Topics(self.bootstrap, self.topic, self.partitions) as topic:
             wait_until(
@@ -82,7 +82,7 @@ class Scene:
 
     def settle(self) -> None:
         """Wait until every byte is read, acknowledged and saved."""
-        wait_until(lambda: self.status["lag"]["bytes"] == 0, 30, lambda: f"{self.status}")
+        wait_until(lambda: self.status["lag"]["bytes"] == 0, 60, lambda: f"{self.status}")
 
     def ask(self, path: str) -> Any:
         """What the agent answers on its socket."""
@@ -102,7 +102,8 @@ class Scene:
 
     def events(self, level: str = "") -> list[dict[str, Any]]:
         """The agent's log so far, one value per line; of this level only."""
-        lines = [json.loads(line) for line in self.agent.log.splitlines() if line.startswith("{")]
+        whole, _, _ = self.agent.log.rpartition("\n")  # what is behind it is being written
+        lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
         return [line for line in lines if level in ("", line["level"])]
 
     def close(self) -> None:

@@ -76,12 +76,12 @@ class Host:
         assert self._store is not None, "it does not run"
         return self._store
 
-    def wait(self, state: str, deadline: float = 40.0) -> Status:
+    def wait(self, state: str, deadline: float = 60.0) -> Status:
         """Until the connector is in this state."""
         wait_until(lambda: self.status.state == state, deadline, lambda: f"{self.status}")
         return self.status
 
-    def wait_sent(self, deadline: float = 40.0) -> None:
+    def wait_sent(self, deadline: float = 60.0) -> None:
         """Until nothing is unread."""
         wait_until(
             lambda: self.status.state == "running" and not self.status.lag.bytes and self._in_topic(), deadline, lambda: f"{self.status}"

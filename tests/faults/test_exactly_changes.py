@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from copycat_agent.dev_broker import DevBroker
 
 
+pytestmark = pytest.mark.timeout(300)
+"""On a machine that does much else."""
+
+
 @pytest.fixture(scope="module")
 def watcher() -> Iterator[Watcher]:
     """Real file-system events."""
@@ -87,14 +91,14 @@ def test_what_a_person_sets_while_kafka_is_ahead_holds_once(host: Host, tmp_path
         store.forget(store.read(host.name))
     before = list(host.written)
     host.start()
-    wait_until(lambda: host.committed() == before + before, 30, lambda: f"{host.status}")
+    wait_until(lambda: host.committed() == before + before, 60, lambda: f"{host.status}")
     host.stop()
     for lost in (False, True):
         host.write(5)
         if lost:
             lose(host)
         host.start()
-        wait_until(lambda: host.committed() == before + host.written, 30, lambda: f"{host.status}")
+        wait_until(lambda: host.committed() == before + host.written, 60, lambda: f"{host.status}")
         host.stop()
 
 
@@ -125,4 +129,4 @@ def test_beside_a_store_begun_anew_a_connector_without_lanes_waits_for_a_person(
         store.begin_anew(host.name)
     before = list(host.written)
     host.start(guarantee="at_least_once")
-    wait_until(lambda: host.committed() == before + before, 30, lambda: f"{host.status}")
+    wait_until(lambda: host.committed() == before + before, 60, lambda: f"{host.status}")

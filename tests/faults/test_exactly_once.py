@@ -6,6 +6,7 @@ there, once. `tests/unit/transactions` has thousands of histories of the protoco
 
 from __future__ import annotations
 
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import ProxiedBroker
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 """Each is a matter of seconds; Spark starts slowly on a machine that does much else."""
 
 START_SECONDS = 4.0
@@ -63,21 +64,27 @@ def exact(shared: Exact, proxied_broker: ProxiedBroker) -> Exact:
 
 
 @NEEDS_COMPILER
-@pytest.mark.parametrize("seconds", [0, pytest.param(120, marks=[pytest.mark.long, pytest.mark.timeout(400)])])
+@pytest.mark.parametrize("seconds", [0, pytest.param(120, marks=[pytest.mark.long, pytest.mark.timeout(700)])])
 def test_a_worker_that_was_stopped_and_wakes_up_beside_a_new_agent_is_fenced(
     exact: Exact, proxied_broker: ProxiedBroker, seconds: int
 ) -> None:
     """Nothing but fencing stops it: the kernel is not asked to kill it with its parent."""
     exact.outlive()
     zombies = exact.workers()
-    proxied_broker.proxy.catch(PRODUCE, wanted=mentions(OFFSETS_TOPIC), call=lambda: suspend(zombies)).wait()
-    exact.kill_driver(spared=True)
+
+    def strike() -> None:
+        """Both at once: a driver that finds them stopped for some seconds kills them."""
+        suspend(zombies)
+        exact.agent.signal(signal.SIGKILL)
+
+    proxied_broker.proxy.catch(PRODUCE, wanted=mentions(OFFSETS_TOPIC), call=strike).wait()
+    exact.agent.wait()
     exact.start()
     exact.flows()
     time.sleep(seconds)
     assert all(map(is_alive, zombies)), "they are not there any more: this shows nothing"
     exact.load.pause()
-    assert exact.verifier.wait_all(exact.load.counts(), 60)
+    assert exact.verifier.wait_all(exact.load.counts(), 150)
     commits = [proxied_broker.proxy.catch(END_TXN, nth, wanted=is_commit) for nth in range(1, MANY)]  # the new agent has some, too
     resume(zombies)
     wait_until(lambda: not any(map(is_alive, zombies)), 60, "a worker that nobody needs lives on")
@@ -102,7 +109,7 @@ def test_a_copy_of_end_txn_that_comes_late_is_refused(exact: Exact, proxied_brok
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seconds", [2, 8, 20])
 def test_many_copies_of_end_txn_that_come_late_are_refused(exact: Exact, proxied_broker: ProxiedBroker, seconds: int) -> None:
     for _ in range(3):
@@ -113,7 +120,7 @@ def test_many_copies_of_end_txn_that_come_late_are_refused(exact: Exact, proxied
     exact.settled()
 
 
-@pytest.mark.parametrize("seconds", [2, *(pytest.param(n, marks=[pytest.mark.long, pytest.mark.timeout(400)]) for n in (30, 90))])
+@pytest.mark.parametrize("seconds", [2, *(pytest.param(n, marks=[pytest.mark.long, pytest.mark.timeout(700)]) for n in (30, 90))])
 @pytest.mark.parametrize("request_key", [PRODUCE, END_TXN], ids=["produce", "end_txn"])
 def test_a_broker_that_stands_still_in_the_middle_of_a_request_costs_nothing(
     exact: Exact, proxied_broker: ProxiedBroker, request_key: int, seconds: int
@@ -122,14 +129,14 @@ def test_a_broker_that_stands_still_in_the_middle_of_a_request_costs_nothing(
     caught.wait()
     time.sleep(seconds)  # the fault lasts
     proxied_broker.broker.resume()
-    exact.flows(120)
+    exact.flows()
     exact.settled(180)
 
 
 @pytest.mark.parametrize("victim", ["worker", pytest.param("driver", marks=pytest.mark.long)])
 def test_a_commit_whose_answer_is_lost_counts_after_a_kill(exact: Exact, proxied_broker: ProxiedBroker, victim: str) -> None:
     proxied_broker.proxy.drop_response(END_TXN, wanted=is_commit, close=False)
-    wait_until(lambda: proxied_broker.proxy.dropped, 30, "no answer was lost")
+    wait_until(lambda: proxied_broker.proxy.dropped, 60, "no answer was lost")
     if victim == "driver":
         exact.kill_driver()
         exact.start()
@@ -144,8 +151,8 @@ def test_a_broker_that_is_killed_and_started_again_costs_nothing(exact: Exact, p
     for _ in range(rounds):
         proxied_broker.broker.kill()
         proxied_broker.broker.start()
-        exact.flows(120)
-    exact.settled(120)
+        exact.flows()
+    exact.settled()
 
 
 @pytest.mark.parametrize("reset", [False, pytest.param(True, marks=pytest.mark.long)], ids=["closed", "reset"])
@@ -182,7 +189,7 @@ def test_nothing_is_lost_or_repeated_when_one_start_after_the_other_dies(exact: 
     exact.kill_driver()
     for place in places:
         exact.start_at(place)
-        assert exact.agent.wait(60) == -9
+        assert exact.agent.wait(120) == -9
     exact.start()
     exact.settled()
 
@@ -210,25 +217,25 @@ def test_nothing_is_lost_or_repeated_when_a_process_dies_at(exact: Exact, rng: r
             if not once.exists():
                 kill(exact.process("worker"))
                 exact.flows()
-    wait_until(once.exists, 40, f"nobody came to {place}")
-    pid = wait_until(once.read_text, 5, "no pid")
-    wait_until(lambda: not psutil.pid_exists(int(pid)) or not is_alive(psutil.Process(int(pid))), 10, f"{pid} lives")
+    wait_until(once.exists, 120, f"nobody came to {place}")
+    pid = wait_until(once.read_text, 60, "no pid")
+    wait_until(lambda: not psutil.pid_exists(int(pid)) or not is_alive(psutil.Process(int(pid))), 60, f"{pid} lives")
     is_driver = int(pid) == exact.agent.pid
     assert place == "committing" or is_driver == (place not in TASKS)  # claims of the driver are committed, too
     if is_driver:
-        assert exact.agent.wait(10) == -9
+        assert exact.agent.wait(60) == -9
         exact.start()
     exact.settled()
 
 
-@pytest.mark.parametrize("seconds", [3, pytest.param(75, marks=[pytest.mark.long, pytest.mark.timeout(400)])])
+@pytest.mark.parametrize("seconds", [3, pytest.param(75, marks=[pytest.mark.long, pytest.mark.timeout(700)])])
 def test_an_agent_that_is_stopped_and_goes_on_redoes_what_was_open(exact: Exact, proxied_broker: ProxiedBroker, seconds: int) -> None:
     everything = [psutil.Process(exact.agent.pid), *exact.agent.descendants()]
     proxied_broker.proxy.catch(PRODUCE, wanted=mentions(OFFSETS_TOPIC), call=lambda: suspend(everything)).wait()
     time.sleep(seconds)  # longer than the broker keeps a transaction open, for the long one
     resume(everything)
-    exact.flows(120)
-    exact.settled(120)
+    exact.flows()
+    exact.settled()
 
 
 @NEEDS_COMPILER
@@ -244,11 +251,11 @@ def test_workers_that_outlive_their_daemon_are_harmless(exact: Exact) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(700)
 def test_a_task_that_hangs_holds_up_no_other_and_is_ended_at_its_deadline(exact: Exact) -> None:
     exact.kill_driver()
     once = exact.start_at("sending", 5, "hang")
     wait_until(once.exists, 60, "nothing hangs")
     exact.flows()
     wait_until(lambda: "runner does not answer and is killed" in exact.agent.log, 180, lambda: exact.agent.log[-3000:])
-    exact.settled(120)
+    exact.settled()

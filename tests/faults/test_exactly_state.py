@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from tests.conftest import ProxiedBroker
 
 
+pytestmark = pytest.mark.timeout(300)
+"""On a machine that does much else."""
+
+
 @pytest.fixture(scope="module")
 def watcher() -> Iterator[Watcher]:
     """Real file-system events."""
@@ -111,7 +115,7 @@ def test_a_store_that_is_deleted_under_the_agent_s_hands_ends_it_and_the_next_st
     host.wait("running")
     lose(host)
     host.write(5)
-    wait_until(lambda: host.store.failure is not None, 20, lambda: f"{host.status}")
+    wait_until(lambda: host.store.failure is not None, 60, lambda: f"{host.status}")
     host.stop()
     goes_on(host)
 
@@ -269,12 +273,12 @@ def test_of_two_agents_with_one_state_directory_one_goes_on_and_the_other_refuse
     clone.wait("running")
     host.write(5)
     assert "this host, or its state directory, is a copy" in host.wait("failed").reason
-    wait_until(lambda: host.committed() == host.written, 30, lambda: f"{len(host.committed())} of {len(host.written)}; {clone.status}")
+    wait_until(lambda: host.committed() == host.written, 60, lambda: f"{len(host.committed())} of {len(host.written)}; {clone.status}")
     host.stop()
     host.write(5)
     host.start()
     assert "is a copy" in host.wait("failed").reason, "it stays so"
-    wait_until(lambda: host.committed() == host.written, 30, lambda: f"{len(host.committed())} of {len(host.written)}; {clone.status}")
+    wait_until(lambda: host.committed() == host.written, 60, lambda: f"{len(host.committed())} of {len(host.written)}; {clone.status}")
 
 
 def test_the_copy_that_goes_on_as_an_agent_of_its_own_sends_its_own_lines_once(host: Host, make_host: Callable[..., Host]) -> None:
@@ -289,25 +293,25 @@ def test_the_copy_that_goes_on_as_an_agent_of_its_own_sends_its_own_lines_once(h
     host.write(3)
     clone.write(3)
     expected = sorted(host.written + clone.written)
-    wait_until(lambda: sorted(host.committed()) == expected, 30, lambda: f"{host.status} {clone.status}")
+    wait_until(lambda: sorted(host.committed()) == expected, 60, lambda: f"{host.status} {clone.status}")
 
 
 def test_a_transaction_of_another_program_in_the_partition_of_positions_is_waited_for(host: Host, broker: DevBroker) -> None:
     with OffsetStore.open_existing(host.state_dir) as store:
         place = store.lanes(host.name).place
     assert place is not None
-    other = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "another program", "transaction.timeout.ms": 60_000})
-    other.init_transactions(20)
+    other = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "another program", "transaction.timeout.ms": 600_000})
+    other.init_transactions(60)
     other.begin_transaction()
     other.produce(OFFSETS_TOPIC, b"x", b"another program's", partition=place.partition)
-    assert other.flush(20) == 0
+    assert other.flush(60) == 0
     before = host.committed()
     host.write(5)
     host.start()
-    wait_until(lambda: "once all older transactions" in host.status.reason, 20, lambda: f"{host.status}")
+    wait_until(lambda: "once all older transactions" in host.status.reason, 60, lambda: f"{host.status}")
     assert host.status.state == "starting"
     assert host.committed() == before, "nothing is planned before all is known"
-    other.abort_transaction(20)
+    other.abort_transaction(60)
     host.wait_sent()
     host.stop()
     assert host.committed() == host.written
@@ -346,11 +350,11 @@ def test_to_reset_sends_everything_again_and_from_then_on_once(host: Host) -> No
         store.begin_anew(host.name)
     host.start()
     before = host.written[:-5]
-    wait_until(lambda: host.committed() == before + host.written, 30, lambda: f"{host.status}")
+    wait_until(lambda: host.committed() == before + host.written, 60, lambda: f"{host.status}")
     host.stop()
     host.write(5)
     host.start()
-    wait_until(lambda: host.committed() == before + host.written, 30, lambda: f"{host.status}")
+    wait_until(lambda: host.committed() == before + host.written, 60, lambda: f"{host.status}")
 
 
 @pytest.mark.long
@@ -379,7 +383,7 @@ def test_another_cluster_is_refused_and_adopting_goes_on_there(host: Host, proxi
     assert f"copycat offsets adopt {host.name}" in said
     adopt(host)
     host.start()
-    wait_until(lambda: host.committed() == host.written[before:], 30, lambda: f"{host.status}")
+    wait_until(lambda: host.committed() == host.written[before:], 60, lambda: f"{host.status}")
     host.stop()
     host.bootstrap, host.topic = first
     assert "belong to Kafka cluster" in refusal(host)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from tests.faults.scene import Scene
 
+pytestmark = pytest.mark.timeout(300)
+"""On a machine that does much else."""
 MIB, GIB = 2**20, 2**30
 LINE_BYTES = 16 * 1024
 BATCH_BYTES = 4 * MIB
@@ -95,7 +97,7 @@ def test_a_file_of_two_gibibytes_is_read_on_where_it_was_after_a_kill_and_across
             wait_until(lambda: scene.state == "running" and _position(scene) == 2 * GIB - 64, 200, lambda: f"{scene.status}")
         with log.open("ab") as file:
             file.writelines(b"%015d\n" % number for number in range(count, count + 20))
-        wait_until(lambda: _position(scene) == 2 * GIB - 64 + 20 * 16, 30, lambda: f"{scene.status}")
+        wait_until(lambda: _position(scene) == 2 * GIB - 64 + 20 * 16, 60, lambda: f"{scene.status}")
         scene.agent.stop()
         total = topic.size()
     print(f"{memory.most():.0f} MiB, {total - count - 20} records repeated")
@@ -135,7 +137,7 @@ def test_a_gibibyte_without_a_newline_passes_in_bounded_memory(scene: Scene, pol
     scene.define(source={"line": {"max_bytes": "64KiB", "on_too_long": policy}}, errors={"tolerance": "all", "dlq": {"topic": dead}})
     log = scene.logs / "endless.log"
     with Memory(scene.agent) as memory:
-        wait_until(lambda: memory.mark() >= 4, 30, "samples before")
+        wait_until(lambda: memory.mark() >= 4, 60, "samples before")
         before = memory.mark()
         with log.open("wb") as file:
             for _ in range(1024):

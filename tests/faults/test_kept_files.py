@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tests.conftest import ProxiedBroker
     from tests.rig.kafka import Consumed
 
+pytestmark = pytest.mark.timeout(600)
+"""Two starts of an agent, which take long on a machine that does much else."""
 OLD = [f"old {number}".encode() for number in range(2000)]
 YOUNG = [f"young {number}".encode() for number in range(2000)]
 
@@ -58,7 +60,7 @@ class Service:
         self._append(OLD)
         self.log.rename(self.log.with_name("app.log.1"))
         self._append(YOUNG)
-        wait_until(lambda: len(self.manager.names) == 2, 30, lambda: f"{self.manager.links()} {self.agent.log[-2000:]}")
+        wait_until(lambda: len(self.manager.names) == 2, 60, lambda: f"{self.manager.links()} {self.agent.log[-2000:]}")
         self.log.with_name("app.log.1").unlink()
         self.log.unlink()
 
@@ -68,7 +70,7 @@ class Service:
         def all_there(seen: list[Consumed]) -> bool:
             return len({record.value for record in seen}) >= count
 
-        found = [record.value for record in consume(self.bootstrap, self.topic, "read_committed", until=all_there, deadline=90)]
+        found = [record.value for record in consume(self.bootstrap, self.topic, "read_committed", until=all_there, deadline=180)]
         return list(dict.fromkeys(found)) if self._guarantee == "at_least_once" else found
 
     def end_outage(self) -> None:
@@ -113,8 +115,8 @@ def test_deleted_files_survive_kill_9_between_deletion_and_reading(service: Serv
     wait_until(lambda: service.agent.jvm() is not None, 60, "Spark is coming up")
     service.end_outage()
     assert service.arrived(4001) == [b"first", *OLD, *YOUNG]
-    wait_until(lambda: inherited(service.agent) == [], 30, lambda: f"{inherited(service.agent)} are the driver's alone")
-    wait_until(lambda: service.manager.names == [], 30, lambda: f"{service.manager.links()} are settled")
+    wait_until(lambda: inherited(service.agent) == [], 60, lambda: f"{inherited(service.agent)} are the driver's alone")
+    wait_until(lambda: service.manager.names == [], 60, lambda: f"{service.manager.links()} are settled")
     service.agent.stop()
     assert losses(service) == ""
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tests.faults.scene import Scene
 
+pytestmark = pytest.mark.timeout(300)
+"""On a machine that does much else."""
 FILES = 200
 DESCRIPTORS = 80
 """More than the agent itself needs, far fewer than the files of two connectors."""
@@ -53,7 +55,7 @@ def test_with_too_few_descriptors_files_take_turns_and_nothing_is_lost(scene: Sc
         for writer in writers:
             writer.write(5)
         scene.wait_arrived()
-    assert scene.state == "running"
+    wait_until(lambda: scene.state == "running", 60, lambda: f"{scene.status}")
     assert len(list(Path(f"/proc/{scene.agent.pid}/fd").iterdir())) < DESCRIPTORS, "some are left for what else is needed"
     resource.prlimit(scene.agent.pid, resource.RLIMIT_NOFILE, before)
     verdict = scene.verdict()
@@ -96,7 +98,7 @@ def test_a_worker_that_cannot_be_forked_is_told_and_made_when_it_can(
     writer = scene.writer()
     writer.write(10)
     scene.start()
-    assert scene.state == "running"
+    wait_until(lambda: scene.state == "running", 60, lambda: f"{scene.status}")
     workers = scene.agent.python_processes()[1:]
     said = len(scene.events())
     (group / "pids.max").write_text("5")  # less than there are: nothing may be forked

@@ -66,7 +66,7 @@ def test_a_kill_within_a_huge_record_leaves_each_part_there_once_and_numbered_wi
         scene.agent.start(env={VARIABLE: ""})
         parts = -(-(LINES + 1) // 500)
         records = consume(broker.bootstrap, scene.topic, "read_committed", until=parts + 1, deadline=120)
-        wait_until(lambda: scene.state == "running", 30, "the connector")
+        wait_until(lambda: scene.state == "running", 60, "the connector")
         scene.settle()
         assert len(consume(broker.bootstrap, scene.topic, "read_committed")) == len(records) == parts + 1
     *pieces, short = records

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from tests.faults.scene import Scene
 
 
+pytestmark = pytest.mark.timeout(300)
+"""On a machine that does much else."""
+
+
 @pytest.mark.skipif(os.geteuid() == 0 and not LIKE_ANYONE, reason="no setpriv, and root may read everything")
 def test_files_and_directories_that_may_not_be_read_for_a_while_cost_nothing(scene: Scene) -> None:
     (scene.logs / "closed").mkdir()
@@ -31,10 +35,10 @@ def test_files_and_directories_that_may_not_be_read_for_a_while_cost_nothing(sce
     for writer in (held, other, inside):
         writer.write(10)
     with Topics(scene.bootstrap, scene.topic) as topic:
-        wait_until(lambda: topic.size() >= 41, 30, lambda: f"the others go on: {topic.size()}")
+        wait_until(lambda: topic.size() >= 41, 60, lambda: f"the others go on: {topic.size()}")
     secret.write(10)
-    wait_until(lambda: told(scene, "secret.log") and told(scene, "closed"), 30, lambda: scene.agent.log)
-    assert scene.state == "running"
+    wait_until(lambda: told(scene, "secret.log") and told(scene, "closed"), 60, lambda: scene.agent.log)
+    wait_until(lambda: scene.state == "running", 60, lambda: f"{scene.status}")
     for path, mode in ((held.path, 0o644), (scene.logs / "closed", 0o755), (secret.path, 0o644)):
         path.chmod(mode)
     scene.writer("closed/new.log").write(10)

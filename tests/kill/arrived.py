@@ -75,7 +75,7 @@ class Arrived(Background):
                 if len(count) < self._drops.expected[name]:
                     self.early.append(f"{name}: {len(count)} of {self._drops.expected[name]} records")
 
-    def wait_records(self, count: int, deadline: float = 60.0) -> None:
+    def wait_records(self, count: int, deadline: float = 180.0) -> None:
         """Return when so many more records arrived: the clock of these tests."""
         goal = self._position + count
         wait_until(lambda: self._error or self._position >= goal, deadline, lambda: f"{self._position} records, wanted {goal}")
@@ -89,7 +89,7 @@ class Arrived(Background):
 
     def _read(self) -> None:
         """All up to what is the end now."""
-        end = wait_until(self._ends, 30, "the broker does not tell the ends")[0]
+        end = wait_until(self._ends, 60, "the broker does not tell the ends")[0]
         while self._position < end:
             for message in self._consumer.consume(10_000, timeout=0.02):
                 if message.error() is None:
@@ -99,7 +99,7 @@ class Arrived(Background):
     def _ends(self) -> list[int]:
         """Empty while a new topic's partition has no leader."""
         with suppress(KafkaException):
-            return [self._consumer.get_watermark_offsets(self._partition, timeout=10)[1]]
+            return [self._consumer.get_watermark_offsets(self._partition, timeout=60)[1]]
         return []
 
     def _take(self, value: bytes) -> None:

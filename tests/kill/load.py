@@ -103,7 +103,7 @@ class Topic:
     def _ends(self) -> list[int]:
         """Empty while a partition of a new topic has no leader."""
         with suppress(KafkaException):
-            return [self._consumer.get_watermark_offsets(partition, timeout=10)[1] for partition in self._partitions]
+            return [self._consumer.get_watermark_offsets(partition, timeout=60)[1] for partition in self._partitions]
         return []
 
     def wait_growth(self, deadline: float = 180.0) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Self
 
+import psutil
 import pytest
 
 from tests.kill.arrived import Arrived
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
     from pathlib import Path
-
-    import psutil
 
     from copycat_agent.dev_broker import DevBroker
     from tests.rig.agent import AgentProcess
@@ -98,7 +98,7 @@ class Scene:
             self.agent.start()
         self.arrived.wait_records(1)
 
-    def finish(self, deadline: float = 90.0) -> None:
+    def finish(self, deadline: float = 180.0) -> None:
         """Drop no more; wait until nothing is left where it was dropped, then compare for the last time."""
         self._stop.set()
         self._writer.join()
@@ -135,7 +135,8 @@ class Scene:
 
     def _kill_all(self) -> None:
         for process in self.agent.descendants():
-            process.kill()
+            with suppress(psutil.NoSuchProcess):  # it has ended with its parent
+                process.kill()
         self.agent.kill()
 
     def _kill_child(self, victim: Victim) -> None:
@@ -155,7 +156,7 @@ def make_scene(
     return lambda largest: Scene(agent, tmp_path, broker.bootstrap, make_topic(), rng, largest)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_files_of_all_formats_survive_kills_and_are_cleaned_up_behind_kafka(
     make_scene: Callable[[int], Scene], agent: AgentProcess
 ) -> None:

@@ -88,7 +88,7 @@ class GoogleStorage:
         ]
         with log:
             self._process = subprocess.Popen([*command, "-filesystem-root", str(self._root / "buckets")], stdout=log, stderr=log)
-        wait_until(lambda: b"server started" in (self._root / "gcs.log").read_bytes(), 30, "no server")
+        wait_until(lambda: b"server started" in (self._root / "gcs.log").read_bytes(), 60, "no server")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -35,17 +35,17 @@ class HangingMount:
         self._program = program = root / "hanging_fs"
         self._left: list[subprocess.Popen[bytes]] = []
         flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], check=True, capture_output=True, text=True).stdout.split()
-        subprocess.run(["cc", "-O1", "-Wall", "-o", program, SOURCE, *flags], check=True, timeout=60)
+        subprocess.run(["cc", "-O1", "-Wall", "-o", program, SOURCE, *flags], check=True, timeout=120)
         self._server = self._mount()
 
     def _mount(self) -> subprocess.Popen[bytes]:
         server = subprocess.Popen([self._program, "-f", "-s", self.path, self.behind])
-        wait_until(self.path.is_mount, 20, "it is mounted")
+        wait_until(self.path.is_mount, 60, "it is mounted")
         return server
 
     def unmount(self) -> None:
         """Take it away from its path while it hangs. Whoever is in it stays there until `close`."""
-        subprocess.run(["fusermount3", "-u", "-z", self.path], check=True, timeout=20)
+        subprocess.run(["fusermount3", "-u", "-z", self.path], check=True, timeout=60)
         self._left.append(self._server)
 
     def mount_anew(self) -> None:
@@ -75,7 +75,7 @@ class HangingMount:
             server.kill()
             server.wait()
         if self._server not in self._left:
-            subprocess.run(["fusermount3", "-u", "-z", self.path], check=True, timeout=20)
+            subprocess.run(["fusermount3", "-u", "-z", self.path], check=True, timeout=60)
 
     def __enter__(self) -> Self:
         return self

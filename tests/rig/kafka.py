@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _POLL_SECONDS = 0.1
+_ANSWER_SECONDS = 60.0
+"""For a broker to answer a question, however short the deadline for records is."""
 _NO_LEADER_YET = frozenset({
     KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH,
@@ -41,7 +43,7 @@ def unique_topic(prefix: str = "t") -> str:
     return f"{prefix}.{uuid.uuid4().hex[:12]}"
 
 
-def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, *, deadline: float = 30.0) -> str:
+def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, *, deadline: float = 60.0) -> str:
     """Create a topic and return its name, once its leaders answer; raises when it exists or the broker does not answer."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
@@ -59,7 +61,7 @@ def _is_led(admin: AdminClient, topic: str, partitions: int, deadline: float) ->
         return False
 
 
-def delete_topic(bootstrap: str, name: str, *, deadline: float = 30.0) -> None:
+def delete_topic(bootstrap: str, name: str, *, deadline: float = 60.0) -> None:
     """Delete a topic."""
     admin = AdminClient({"bootstrap.servers": bootstrap})  # a name: a client that is collected ends its calls
     admin.delete_topics([name], operation_timeout=deadline)[name].result(deadline)
@@ -70,7 +72,7 @@ def consume(
     topic: str,
     isolation: Isolation = "read_uncommitted",
     until: int | Callable[[list[Consumed]], bool] | None = None,
-    deadline: float = 30.0,
+    deadline: float = 60.0,
     client: Mapping[str, str] | None = None,
 ) -> list[Consumed]:
     """Everything in `topic` from its beginning, ordered within each partition.
@@ -91,7 +93,7 @@ def consume(
         consumer.close()
 
 
-def wait_for_markers(bootstrap: str, topic: str, deadline: float = 30.0) -> None:
+def wait_for_markers(bootstrap: str, topic: str, deadline: float = 60.0) -> None:
     """Waits until no transaction is open in `topic`; AssertionError at the deadline.
 
     Kafka answers a commit before the partitions are told of it, on a busy machine long before: until then its records are not shown.
@@ -111,7 +113,7 @@ def wait_for_markers(bootstrap: str, topic: str, deadline: float = 30.0) -> None
         committed.close()
 
 
-def values(bootstrap: str, topic: str, count: int | None = None, deadline: float = 30.0) -> list[bytes | None]:
+def values(bootstrap: str, topic: str, count: int | None = None, deadline: float = 60.0) -> list[bytes | None]:
     """The values of `consume`, which most tests want."""
     return [record.value for record in consume(bootstrap, topic, until=count, deadline=deadline)]
 
@@ -134,7 +136,7 @@ def _consumer_config(bootstrap: str, isolation: str) -> dict[str, str | int | bo
 def _partitions(consumer: Consumer, topic: str, deadline: float, *, is_awaited: bool) -> list[int]:
     """The topic's partition numbers. A topic that is missing is waited for when `is_awaited`, else an AssertionError at once."""
     end = time.monotonic() + deadline
-    while (metadata := consumer.list_topics(topic, timeout=deadline).topics[topic]).error is not None:
+    while (metadata := consumer.list_topics(topic, timeout=max(deadline, _ANSWER_SECONDS)).topics[topic]).error is not None:
         if not is_awaited or time.monotonic() > end:
             msg = f"topic {topic}: {metadata.error}"
             raise AssertionError(msg)
@@ -153,7 +155,7 @@ def _marks(consumer: Consumer, partition: TopicPartition, deadline: float) -> tu
     end = time.monotonic() + deadline
     while True:
         try:
-            return consumer.get_watermark_offsets(partition, timeout=deadline)
+            return consumer.get_watermark_offsets(partition, timeout=max(deadline, _ANSWER_SECONDS))
         except KafkaException as exception:
             if exception.args[0].code() not in _NO_LEADER_YET or time.monotonic() > end:
                 raise

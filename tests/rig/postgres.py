@@ -56,7 +56,7 @@ class Database:
         """A session of its own, a context manager: for transactions that a test leaves open."""
         return psycopg.connect(
             host="127.0.0.1", port=self.port, dbname=self.name, user=self.user, password=self.password,
-            autocommit=autocommit, connect_timeout=10,
+            autocommit=autocommit, connect_timeout=60,
         )  # fmt: skip
 
     def execute(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:

@@ -31,9 +31,9 @@ __all__ = ["ADD_PARTITIONS_TO_TXN", "END_TXN", "FETCH", "INIT_PRODUCER_ID", "MET
 
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER on, without a time: what closes such a socket is an RST."""
-_CALL_SECONDS = 10.0
-_ACCEPT_SECONDS = 0.01
-"""Enough for what the kernel has accepted to become a task that can be counted and cancelled."""
+_CALL_SECONDS = 60.0
+_ACCEPT_TURNS = 10
+"""Of the loop: enough for what the kernel has accepted to become a task that can be counted and cancelled, however slow the machine is."""
 _OPEN_SECONDS = 3.0
 """A broker that stood still long enough has a full queue of connections: another one may take the kernel a minute."""
 _Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -185,7 +185,8 @@ class Proxy:
             self._server = None
 
     async def _disconnect(self, *, reset: bool = False) -> None:
-        await asyncio.sleep(_ACCEPT_SECONDS)
+        for _ in range(_ACCEPT_TURNS):
+            await asyncio.sleep(0.001)
         self._generation += 1
         for client in self._clients if reset else ():
             client.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)

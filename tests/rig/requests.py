@@ -100,11 +100,11 @@ class Caught:
         self.frame = frame
         self._seen.set()
 
-    def wait(self, deadline: float = 30.0) -> None:
+    def wait(self, deadline: float = 60.0) -> None:
         """Return when it has come."""
         wait_until(self._seen.is_set, deadline, "the request did not come")
 
-    def send_again(self, deadline: float = 30.0) -> int:
+    def send_again(self, deadline: float = 60.0) -> int:
         """The same bytes once more, on a connection of their own, as a network would deliver them late. Returns EndTxn's error code."""
         host, port = self._upstream().rsplit(":", 1)
         with socket.create_connection((host, int(port)), timeout=deadline) as connection:

@@ -76,7 +76,7 @@ class ServiceManager:
         token = secrets.token_hex(8)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as talk:
             talk.sendto(token.encode(), self._heard.getsockname())
-        wait_until(lambda: self._token == token, 30, "the messages before are heard")
+        wait_until(lambda: self._token == token, 60, "the messages before are heard")
 
     def keep(self, name: str, fd: int) -> None:
         """Keep `fd`, which is this manager's from now on, as if the service had asked."""

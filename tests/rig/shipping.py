@@ -65,7 +65,7 @@ class Shipping:
         assert loaded.definition is not None, loaded.problems
         return loaded.definition
 
-    def start(self, *, until_idle: bool = False, deadline: float = 30.0, **sections: Any) -> Shipping:
+    def start(self, *, until_idle: bool = False, deadline: float = 60.0, **sections: Any) -> Shipping:
         """Run the connector; `sections` as for `definition`. Waits until it has looked at its directories once."""
         assert self._worker is None, "it already runs"
         self._store = OffsetStore.open(self.state_dir)
@@ -93,12 +93,12 @@ class Shipping:
         assert self._store is not None, "it does not run"
         return self._store.losses(self.name, 1000)
 
-    def wait_idle(self, deadline: float = 60.0) -> None:
+    def wait_idle(self, deadline: float = 120.0) -> None:
         """Wait until a run to the end has come to it."""
         assert self._worker is not None, "it does not run"
         assert self._worker.wait(deadline), f"not idle after {deadline} s: {self.status}"
 
-    def wait_caught_up(self, deadline: float = 30.0) -> None:
+    def wait_caught_up(self, deadline: float = 60.0) -> None:
         """Wait until nothing that the connector knows of is unread. What was just written it may not know of yet."""
         wait_until(lambda: not self.status.lag.files, deadline, lambda: f"{self.status}")
 
@@ -117,7 +117,7 @@ class Shipping:
         if self._worker is not None:
             self.stop(1.0)
 
-    def records(self, until: int | Callable[[list[Consumed]], bool] | None = None, deadline: float = 30.0) -> list[Consumed]:
+    def records(self, until: int | Callable[[list[Consumed]], bool] | None = None, deadline: float = 60.0) -> list[Consumed]:
         """What arrived, see `consume`: None for all there is now, a number to wait for so many."""
         try:
             return consume(self.bootstrap, self.topic, until=until, deadline=deadline)
@@ -125,7 +125,7 @@ class Shipping:
             error.add_note(f"the connector: {self.status if self._worker else 'not running'}")
             raise
 
-    def lines(self, until: int | None = None, deadline: float = 30.0) -> list[str]:
+    def lines(self, until: int | None = None, deadline: float = 60.0) -> list[str]:
         """The values that arrived, as text, in topic order."""
         return [(record.value or b"").decode("utf-8", "backslashreplace") for record in self.records(until, deadline)]
 

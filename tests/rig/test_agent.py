@@ -65,10 +65,12 @@ def test_stop_is_content_with_an_agent_that_cleans_up(stand_in: AgentProcess) ->
     assert not stand_in.is_running
 
 
-def test_stop_complains_of_what_is_left_behind(stand_in: AgentProcess) -> None:
+def test_stop_complains_of_what_is_left_behind(stand_in: AgentProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     _started(stand_in)
-    with pytest.raises(AssertionError, match="left behind"):
-        stand_in.stop(5)  # the driver ends at once
+    with monkeypatch.context() as patched:
+        patched.setattr("tests.rig.agent.wait_until", lambda condition, _, message: wait_until(condition, 0.5, message))
+        with pytest.raises(AssertionError, match="left behind"):
+            stand_in.stop()
 
 
 def test_close_leaves_nothing_behind_even_when_the_driver_is_gone(stand_in: AgentProcess) -> None:

@@ -41,7 +41,7 @@ def _send(broker: DevBroker, topic: str, *sent: bytes) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "error_cb": lambda _: None, "log_level": 0})
     for value in sent:
         producer.produce(topic, value)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 @pytest.fixture(scope="module")
@@ -98,11 +98,12 @@ def test_records_with_old_event_times_are_kept(shared_own_broker: DevBroker) -> 
     topic = create_topic(bootstrap, unique_topic())
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(topic, b"old", timestamp=1_000)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     time.sleep(1)  # ten checks
     assert values(bootstrap, topic) == [b"old"]
 
 
+@pytest.mark.timeout(300)
 def test_dies_with_its_owner_but_not_with_the_thread_that_started_it(tmp_path: Path) -> None:
     owner = subprocess.Popen([sys.executable, "-c", _OWNER, str(tmp_path), *dev_broker._JVM_OPTIONS], stdout=subprocess.PIPE, text=True)
     with owner:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from copycat_agent.dev_broker import DevBroker
 
+pytestmark = pytest.mark.timeout(300)
+"""On a machine that does much else."""
 _RUN = """
 import typer
 from copycat_agent import dev_broker

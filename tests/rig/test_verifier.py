@@ -31,21 +31,23 @@ class _Sender:
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
-        self._producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, "log_level": 0})
-        self._producer.init_transactions(30)
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "transactional.id": topic, "transaction.timeout.ms": 600_000, "log_level": 0}
+        )
+        self._producer.init_transactions(60)
 
     def begin(self, *values: bytes) -> None:
         self._producer.begin_transaction()
         for value in values:
             self._producer.produce(self._topic, value)
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(60) == 0
 
     def commit(self, *values: bytes) -> None:
         self.begin(*values)
-        self._producer.commit_transaction(30)
+        self._producer.commit_transaction(60)
 
     def abort(self) -> None:
-        self._producer.abort_transaction(30)
+        self._producer.abort_transaction(60)
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ def test_all_are_waited_for_and_a_line_that_is_written_later_is_noticed(sender: 
         assert verifier.wait_all({"a.log": 4})
         assert later.seconds is None
         sender.commit(*LINES[4:])
-        wait_until(lambda: later.seconds is not None, 10, "the later line was not noticed")
+        wait_until(lambda: later.seconds is not None, 60, "the later line was not noticed")
 
 
 def test_a_writer_goes_on_where_an_earlier_one_ended(ledger: Ledger, tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ class Verifier:
         self._bootstrap = bootstrap
         self._topics = topics
 
-    def wait_all(self, written: Mapping[str, int], deadline: float = 60.0, quiet: float = 20.0) -> bool:
+    def wait_all(self, written: Mapping[str, int], deadline: float = 60.0, quiet: float = 60.0) -> bool:
         """True when readers of committed records have every line; False when nothing came for `quiet` seconds, or at the deadline."""
         end = time.monotonic() + deadline
         delivered, moved = -1, time.monotonic()
@@ -282,7 +282,7 @@ def ends(bootstrap: str, topics: Sequence[str], isolation: Isolation) -> dict[tu
         found = {}
         with suppress(KafkaException):
             for place in partitions(consumer, topics):
-                found[place] = consumer.get_watermark_offsets(TopicPartition(*place), timeout=10)[1]
+                found[place] = consumer.get_watermark_offsets(TopicPartition(*place), timeout=60)[1]
             return found
         return {}
     finally:
@@ -290,17 +290,17 @@ def ends(bootstrap: str, topics: Sequence[str], isolation: Isolation) -> dict[tu
 
 
 def partitions(consumer: Consumer, topics: Sequence[str]) -> list[tuple[str, int]]:
-    """All that the topics have; AssertionError when one of them is not there after 30 s."""
+    """All that the topics have; AssertionError when one of them is not there after a minute."""
 
     def look(topic: str) -> Callable[[], list[tuple[str, int]]]:
         def found() -> list[tuple[str, int]]:
             with suppress(KafkaException):
-                return [(topic, number) for number in sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions)]
+                return [(topic, number) for number in sorted(consumer.list_topics(topic, timeout=60).topics[topic].partitions)]
             return []
 
         return found
 
-    return [place for topic in topics for place in wait_until(look(topic), 30, f"no topic {topic}")]
+    return [place for topic in topics for place in wait_until(look(topic), 60, f"no topic {topic}")]
 
 
 def _consumer(bootstrap: str, isolation: Isolation) -> Consumer:

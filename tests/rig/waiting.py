@@ -13,7 +13,7 @@ _POLL_SECONDS = 0.02
 _MOST_POLL_SECONDS = 0.5
 
 
-def wait_until(condition: Callable[[], T], deadline_seconds: float = 30.0, message: str | Callable[[], str] = "condition") -> T:
+def wait_until(condition: Callable[[], T], deadline_seconds: float = 60.0, message: str | Callable[[], str] = "condition") -> T:
     """Call `condition` until it returns something true, and return that. AssertionError with `message` after the deadline."""
     deadline = time.monotonic() + deadline_seconds
     while True:

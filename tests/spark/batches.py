@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Results = tuple[SplitResult, ...]
 
 
-BEGUN_SECONDS = 3.0
+BEGUN_SECONDS = 8.0
 """Long enough for a batch to have begun on a busy machine, of one that then hangs."""
 
 
@@ -46,7 +46,7 @@ def batch(
     task: int = 0,
     connector: str = "app",
     splits: int = 1,
-    max_seconds: float = 30.0,
+    max_seconds: float = 300.0,
     secret: str = "",
     cluster: str = "",
     follow_seconds: float = 0.0,
@@ -93,7 +93,7 @@ def _told(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
 
 def _until_told(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
     """Says so in a file when it has begun, and runs until it is told to settle."""
-    Path(argument).write_text(str(os.getpid()))
+    _say_begun(argument)
     while not stopping():
         time.sleep(0.005)
     return done(batch, "settled")
@@ -102,7 +102,7 @@ def _until_told(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Re
 def _report(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
     """Tells that it has read ten bytes of each split, and stays until it is told to settle."""
     results = _tell_ten_bytes(batch, stopping)
-    Path(argument).write_text(str(os.getpid()))
+    _say_begun(argument)
     while not stopping():
         time.sleep(0.005)
     return tuple(SplitResult(replace(one.split, offset=one.offset), one.offset, at_end=True) for one in results)
@@ -112,7 +112,7 @@ def _report_and_join(batch: Batch, argument: str, stopping: Callable[[], bool]) 
     """As `report`, until something joins it; that it reads to the end."""
     assert isinstance(stopping, BatchChannel), "a batch that may stay"
     told = _tell_ten_bytes(batch, stopping)
-    Path(argument).write_text(str(os.getpid()))
+    _say_begun(argument)
     while not (joined := stopping.joined()):
         time.sleep(0.005)
     return (*told, *(SplitResult(one, SourceOffset(one.end), at_end=True) for one in joined))
@@ -131,15 +131,22 @@ def _tell_ten_bytes(batch: Batch, stopping: Callable[[], bool]) -> Results:
     return results
 
 
+def _say_begun(path: str) -> None:
+    """All at once: who sees the file can read in it which process it is."""
+    beside = Path(f"{path}.new")
+    beside.write_text(str(os.getpid()))
+    beside.rename(path)
+
+
 def _hang(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
-    Path(argument).write_text(str(os.getpid()))
+    _say_begun(argument)
     while True:
         time.sleep(60)
 
 
 def _stop_process(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
     """The whole worker stands still."""
-    Path(argument).write_text(str(os.getpid()))
+    _say_begun(argument)
     os.kill(os.getpid(), signal.SIGSTOP)
     while True:  # the signal stops all threads, this one not necessarily first
         time.sleep(60)

@@ -17,6 +17,7 @@ from copycat_agent.spark.runner_pool import LocalRunnerPool
 from copycat_agent.spark.runners import RunnerExecutor
 from tests.rig.apart import ExecutorApart
 from tests.rig.spark_cluster import PROJECT, SparkCluster
+from tests.rig.waiting import wait_until
 from tests.spark import batches
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 CANARY_VARIABLE = "COPYCAT_TEST_CANARY"
 CANARY = "canary-in-the-environment"
+UP_SECONDS = 240.0
+"""A JVM and Spark in it take 50 s on a machine that does much else: nearly what a batch waits for them, and a test for its batch."""
 
 
 @pytest.fixture(scope="package")
@@ -40,6 +43,7 @@ def host(cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spar
     run_dir = tmp_path_factory.mktemp("spark") / "run"
     host = SparkHost(SparkOptions(), run_dir, 2, young_seconds=0, workers_lock=run_dir.with_name(workers_lock.NAME))
     host.start()
+    host.session(UP_SECONDS)
     yield host
     host.close()
 
@@ -54,6 +58,7 @@ def hung() -> set[str]:
 def runners(host: SparkHost, hung: set[str]) -> Iterator[RunnerExecutor]:
     """The executor of `run`; a batch hangs when it takes half a second longer than it may."""
     executor = RunnerExecutor(LocalRunnerPool(host, batches.run), answer_seconds=0.5, look_seconds=0.2, hung=hung.intersection)
+    wait_until(lambda: len(executor.pids()) == host.runners, UP_SECONDS, "the runners")
     yield executor
     executor.close()
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.dev_broker import free_port
 from copycat_agent.options import SparkOptions
 from copycat_agent.workbench.doctor.master_checks import examine_master
 from tests.rig.spark_cluster import SparkCluster
@@ -32,7 +32,9 @@ def steps(master: str, seconds: float = 120, *, runs: bool = False, **conf: str)
 
 def test_this_host_is_no_cluster_and_a_master_that_is_not_there_is_said_to_be() -> None:
     assert not steps("local[2]")
-    found = steps(f"spark://127.0.0.1:{free_port()}")
+    with socket.socket() as deaf:  # has the port, and does not listen
+        deaf.bind(("127.0.0.1", 0))
+        found = steps(f"spark://127.0.0.1:{deaf.getsockname()[1]}")
     assert (found["master"].verdict, found["cores"].verdict, found["executor"].verdict) == ("fail", "skip", "skip")
     assert "Connection refused" in found["master"].text
 

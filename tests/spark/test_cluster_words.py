@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.options import Definition
 
-SECONDS = 20.0
+SECONDS = 60.0
 FAR = "spark://192.0.2.77:7077"
 ENCRYPTED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 

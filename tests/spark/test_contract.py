@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from copycat_agent.spark.runners import RunnerExecutor
 
 SECONDS = 60
-
-
+pytestmark = pytest.mark.timeout(300)
+"""On a machine that does much else."""
 CLUSTER = pytest.param("cluster", marks=(pytest.mark.long, pytest.mark.timeout(400)))  # 20 s until it is up
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from copycat_agent.spark.jobs import JobExecutor
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
     from copycat_agent.dev_broker import DevBroker
     from copycat_agent.spark.host import SparkHost
+
+
+pytestmark = pytest.mark.timeout(300)
+"""On a machine that does much else."""
 
 
 @pytest.fixture
@@ -52,5 +58,6 @@ def test_each_record_is_there_once_whoever_runs_the_jobs(shipping: Shipping, que
         assert (counts.read, counts.acknowledged) == (200, 200)
         if begin == 0:  # not for those who use the session after this test: Spark hands them a worker that is dead
             for worker in workers():
-                worker.kill()
+                with suppress(psutil.NoSuchProcess):  # it has ended with its daemon, the first of them
+                    worker.kill()
     assert committed(shipping) == list(range(400))

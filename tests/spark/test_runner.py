@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from copycat_agent import runner
 from copycat_agent.errors import BlockedError, FatalError, RetriableError
 from copycat_agent.model import Head, LaneId, LanePlan, OffsetsPartition, TaskId
 from copycat_agent.runner import THREADS, Answer, Hello, Settle, Work, _Runner, key_path, run_safely, serve
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-SECONDS = 30
+SECONDS = 60
 
 
 class Served:
@@ -52,6 +53,12 @@ class Served:
     def close(self) -> None:
         self.connection.close()
         self._pool.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches settle when the machine lets them: none of these is to be given up."""
+    monkeypatch.setattr(runner, "HANG_UP_SECONDS", float(SECONDS))
 
 
 @pytest.fixture
@@ -147,13 +154,13 @@ def test_a_process_that_cannot_read_what_comes_ends_and_its_batches_are_answered
 
 def test_nothing_is_kept_of_batches_that_were_answered() -> None:
     near, far = Pipe()
-    runner = _Runner(near, batches.run)
+    one = _Runner(near, batches.run)
     for number in range(5):
-        runner._take(Work(number, batch("echo", task=number)))
+        one._take(Work(number, batch("echo", task=number)))
         assert far.poll(SECONDS)
         far.recv_bytes()
-    assert not runner._stops
-    assert runner._end()
+    assert not one._stops
+    assert one._end()
 
 
 def test_it_returns_when_there_is_no_driver(tmp_path: Path) -> None:

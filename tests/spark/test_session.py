@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 _ASKED_EARLY = """
 import sys, threading
 from pathlib import Path
@@ -20,7 +22,7 @@ class Watch:
                 print(name)
 
 host = SparkHost(SparkOptions(), Path(sys.argv[1]), 1)
-askers = [threading.Thread(target=SPARK.session) for _ in range(3)]
+askers = [threading.Thread(target=SPARK.session, args=(200.0,)) for _ in range(3)]
 sys.meta_path.insert(0, Watch())
 host.start()
 for one in askers:
@@ -32,9 +34,10 @@ host.close()
 """
 
 
+@pytest.mark.timeout(300)
 def test_who_asks_for_a_session_before_it_is_up_imports_nothing_of_spark_beside_the_thread_that_starts_it(
     cache: None, tmp_path: Path
 ) -> None:
     """Two that import pyspark at the same time may each find it half imported; the thread that starts Spark died of it."""
     command = [sys.executable, "-c", _ASKED_EARLY, str(tmp_path / "run")]
-    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=90).stdout.split() == ["SparkSession"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=240).stdout.split() == ["SparkSession"]

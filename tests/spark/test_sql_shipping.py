@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from copycat_agent.spark.host import SparkHost
 
 
+pytestmark = pytest.mark.timeout(300)
+"""On a machine that does much else."""
+
+
 @pytest.fixture(scope="module")
 def carrier(host: SparkHost) -> Iterator[JobExecutor]:
     """Bounded jobs, as live connectors with a query use."""
@@ -198,7 +202,7 @@ def test_a_killed_worker_loses_nothing_and_offsets_stay_exact(shipping: Shipping
     write(shipping, [{"n": n, "text": "x" * 300} for n in range(count)])
     slow = "SELECT n, length(text) + length(repeat(text, 20)) AS size FROM records WHERE n % 2 = 0"
     shipping.start(transforms=[parsed(slow)], until_idle=True)
-    wait_until(lambda: workers() and shipping.status.tasks, 30, "a batch is under way")
+    wait_until(lambda: workers() and shipping.status.tasks, 60, "a batch is under way")
     for worker in workers()[1:]:  # the first is their daemon
         worker.kill()
     shipping.wait_idle()

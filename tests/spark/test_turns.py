@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from copycat_agent.executor import Executor
     from copycat_agent.model import Batch, SplitResult
 
+pytestmark = pytest.mark.timeout(300)
+"""On a machine that does much else."""
 SECONDS = 60
 MANY = 20
 """More than `places` of either executor."""
