@@ -12,6 +12,7 @@ from copycat_agent.agent.reloading import Reloader
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.watch import Watcher
 from copycat_agent.worker import Worker
+from copycat_agent.worker import worker as worker_module
 from tests.unit.worker.doubles import ScriptedExecutor
 
 if TYPE_CHECKING:
@@ -67,6 +68,13 @@ class Host:
     def close(self) -> None:
         self.worker.stop(0.5)
         self.store.close()
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connector that is replaced takes its time on a busy machine, and is not abandoned for it."""
+    for name in ("STOP_SECONDS", "LEAVE_SECONDS", "START_SECONDS"):
+        monkeypatch.setattr(worker_module, name, 60.0)
 
 
 @pytest.fixture(scope="package")
