@@ -14,6 +14,7 @@ from tests.kill.conftest import definition
 from tests.kill.killing import found, kill
 from tests.kill.load import Topic
 from tests.rig.kafka import create_topic, unique_topic
+from tests.rig.requests import PRODUCE, mentions
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ def test_a_second_signal_exits_at_once_and_leaves_no_process(
     with load:
         topic.wait_growth()
         topic.close()
-        proxied_broker.broker.pause()
-        load.wait_lines(5000)  # some of them are in flight, and stay there
+        caught = proxied_broker.proxy.catch(PRODUCE, wanted=mentions(topic.name), call=proxied_broker.broker.pause)
+        caught.wait()  # it is in flight, and stays there
         agent.signal(number)
         wait_until(lambda: STOPPING in agent.log, 60, lambda: agent.log)
         agent.signal(number)
