@@ -111,7 +111,7 @@ class AgentProcess:
         """Spark's Python daemon first, then its workers, oldest first."""
         return sorted((p for p in self.descendants() if _name(p).startswith("python")), key=lambda p: (p.create_time(), p.pid))
 
-    def wait(self, deadline: float = 60.0) -> int:
+    def wait(self, deadline: float = _ENDED_SECONDS) -> int:
         """Wait until it ends by itself; returns its exit code. AssertionError with the log's end at the deadline."""
         assert self._process is not None, "it was never started"
         try:

@@ -102,8 +102,8 @@ class Shipping:
         """Wait until nothing that the connector knows of is unread. What was just written it may not know of yet."""
         wait_until(lambda: not self.status.lag.files, deadline, lambda: f"{self.status}")
 
-    def stop(self, seconds: float = 15.0) -> Status:
-        """Stop as SIGTERM does; returns the last status."""
+    def stop(self, seconds: float = 60.0) -> Status:
+        """Stop as SIGTERM does, with more time, for a busy machine; returns the last status."""
         assert self._worker is not None, "it does not run"
         assert self._store is not None
         self._worker.stop(seconds)

@@ -36,7 +36,7 @@ def descriptors(directory: Path) -> list[str]:
     return [name for name in found if name.startswith(f"{directory}/")]
 
 
-def settled(shipping: Shipping, expected: Sized, deadline: float = 30.0) -> list[str]:
+def settled(shipping: Shipping, expected: Sized, deadline: float = 60.0) -> list[str]:
     """Wait for as many lines as `expected`, let the connector settle and end, and return all that ever arrived."""
     shipping.lines(until=len(expected), deadline=deadline)
     shipping.stop()
