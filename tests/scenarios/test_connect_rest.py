@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -118,7 +119,7 @@ def both(broker: DevBroker, connect_worker: ConnectWorker, root: Path) -> Iterat
     agent.define("app", {"source": source, "record": {"topic": settings["topic"]}, "delivery": {"tasks_max": 1}})
     with agent.start():
         pair = Both(connect_worker.address, f"127.0.0.1:{port}")
-        wait_until(lambda: _is_done(pair), 60, lambda: f"the agent's log ends:\n{agent.log[-4000:]}")
+        wait_until(lambda: _is_done(pair), 180, lambda: f"the agent's log ends:\n{agent.log[-4000:]}")
         yield pair
 
 
@@ -126,9 +127,10 @@ def _is_done(pair: Both) -> bool:
     try:
         _, ours = pair.ask("GET", "/connectors/app/offsets")  # Connect saves them once a minute, and when it stops
         topics = pair.ask("GET", "/connectors/app/topics")
+        run = _states(pair) == [["RUNNING", "RUNNING"]] * 2
     except OSError:
         return False
-    return bool(ours.status == 200 and ours.value["offsets"]) and all(one.value["app"]["topics"] for one in topics)
+    return run and bool(ours.status == 200 and ours.value["offsets"]) and all(one.value["app"]["topics"] for one in topics)
 
 
 ALIKE = (
@@ -277,13 +279,17 @@ def test_an_ambiguous_name_is_refused_by_both(both: Both, sent: str) -> None:
 
 
 def test_a_connector_goes_through_the_same_states(both: Both) -> None:
+    def are_alike(path: str) -> bool:
+        """A restart may be under way at either: its state before it is the one after it."""
+        theirs, ours = both.ask("GET", path)
+        return ours == theirs
+
     def change(method: str, path: str, connector: str, *tasks: str) -> None:
         theirs, ours = both.ask(method, f"/connectors/app/{path}")
         assert ours == theirs
         wait_until(lambda: _states(both) == [[connector, *tasks]] * 2, message=lambda: f"after {path}: {_states(both)}")
         for address in ("", "/status", "/tasks", "/tasks/0/status", "/topics"):
-            theirs, ours = both.ask("GET", f"/connectors/app{address}")
-            assert ours == theirs
+            wait_until(partial(are_alike, f"/connectors/app{address}"), 60, f"{address} after {path}")
 
     change("PUT", "pause", "PAUSED", "PAUSED")
     change("PUT", "pause", "PAUSED", "PAUSED")
@@ -313,7 +319,10 @@ def has_state(both: Both, name: str, state: str) -> None:
 def _states(both: Both, name: str = "app") -> list[list[str]]:
     """Of each the connector's state and its tasks'."""
     answers = both.ask("GET", f"/connectors/{name}/status")
-    return [[one.value["connector"]["state"], *(task["state"] for task in one.value["tasks"])] for one in answers]
+    return [
+        [one.value["connector"]["state"], *(task["state"] for task in one.value["tasks"])] if one.status == 200 else [f"{one.status}"]
+        for one in answers
+    ]
 
 
 def test_offsets_that_a_client_has_read_can_be_given_back_to_each(both: Both) -> None:
@@ -329,6 +338,7 @@ def test_offsets_that_a_client_has_read_can_be_given_back_to_each(both: Both) ->
             assert (answer.status, answer.value) == (200, {"message": "The offsets for this connector have been altered successfully"})
             assert ask(address, "GET", "/connectors/app/offsets", headers=login).value == left
     both.ask("PUT", "/connectors/app/resume")
+    has_state(both, "app", "RUNNING")
 
 
 def test_a_connector_is_made_changed_and_deleted_alike(both: Both) -> None:
@@ -463,6 +473,9 @@ def test_a_listing_is_one_of_all_others_whatever_becomes_of_a_connector(both: Bo
         while not over.is_set():
             found.append(listing())
 
+    def has_looked_twice(before: int) -> bool:
+        return len(found) >= before + 2
+
     files = [root / "connectors.d" / name for name in ("broken.yaml", "elsewhere.yaml")]
     files[0].write_text("name: broken\nsource: [\n")
     source = f"{{type: log_file, include: ['{GOOD[OUR_CLASS]['source.include']}']}}"
@@ -473,6 +486,7 @@ def test_a_listing_is_one_of_all_others_whatever_becomes_of_a_connector(both: Bo
         wait_until(lambda: "elsewhere" in listing().value, 60, lambda: f"{listing()}")
         for _ in range(5):
             assert ask(both.ours, "POST", "/connectors", {"name": "brief", "config": config}, login).status == 201
+            wait_until(partial(has_looked_twice, len(found)), message="the second look began after it came")
             assert ask(both.ours, "DELETE", "/connectors/brief", headers=login).status == 204
     finally:
         over.set()

@@ -28,7 +28,8 @@ def test_stop_append_resume_sends_each_line_once(shipping: Shipping, logs_dir: P
     append(path, *numbers(0, 500))
     worker = worker_of(shipping.start())
     wait_read(shipping, 500)
-    assert worker.halt("app").state is State.STOPPED
+    worker.halt("app")
+    wait_until(lambda: shipping.status.state is State.STOPPED, message=lambda: f"{shipping.status}")
     assert descriptors(logs_dir) == []
     append(path, *numbers(500, 1000))
     worker.resume("app")
@@ -43,7 +44,8 @@ def test_a_pause_lives_through_a_restart_of_the_agent_and_a_rotation(shipping: S
     append(path, *numbers(0, 100))
     worker = worker_of(shipping.start())
     wait_read(shipping, 100)
-    assert worker.pause("app").state is State.PAUSED
+    worker.pause("app")
+    wait_until(lambda: shipping.status.state is State.PAUSED, message=lambda: f"{shipping.status}")
     append(path, *numbers(100, 200))
     path.rename(logs_dir / "a.log.1")
     append(path, *numbers(200, 300))

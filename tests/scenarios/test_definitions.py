@@ -108,7 +108,7 @@ def test_nginx_access_and_orders_csv(agent: AgentProcess, broker: DevBroker, mak
     (orders / "orders-1.csv.gz.done").touch()
     (orders / "orders-2.csv").write_text("order_id;qty;price\n")
     agent.start()
-    first, second = consume(broker.bootstrap, topics[0], until=2, deadline=60)
+    first, second = consume(broker.bootstrap, topics[0], until=2, deadline=180)
     assert json.loads(first.value or b"") == {
         "client": "10.0.0.1", "user": "-", "ts": "2026-11-21T05:00:00+00:00", "method": "GET", "path": "/a", "status": 200, "bytes": 512,
     } | {"ts": json.loads(first.value or b"")["ts"]}  # fmt: skip

@@ -42,7 +42,7 @@ def test_a_deleted_file_that_nobody_writes_is_closed_soon(shipping: Shipping, lo
     shipping.start()
     wait_read(shipping, 100)
     log.unlink()
-    wait_until(lambda: not descriptors(logs_dir), 20, lambda: f"{descriptors(logs_dir)}")
+    wait_until(lambda: not descriptors(logs_dir), 60, lambda: f"{descriptors(logs_dir)}")
 
 
 def test_an_unfinished_last_line_of_a_deleted_file_arrives_once_and_is_marked(shipping: Shipping, logs_dir: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_deleted_file_is_held_for_its_writer_until_it_was_quiet_for_rotate_wai
     log = logs_dir / "app.log"
     with log.open("w", buffering=1) as writer:
         writer.write("1\n")
-        shipping.start(source={"rotate_wait": "2s"})
+        shipping.start(source={"rotate_wait": "10s"})
         wait_read(shipping, 1)
         log.unlink()
         wait_until(lambda: any(name.endswith("(deleted)") for name in descriptors(logs_dir)), message="deleted")
@@ -101,7 +101,7 @@ def test_cleanup_deletes_what_is_read_and_saved_and_nothing_else(shipping: Shipp
         shipping.start(source=source, delivery=delivery)
         append(logs_dir / "unfinished.log", "")
         wait_until(lambda: not (logs_dir / "unfinished.log").exists(), 60, "now it is read")
-        wait_until(lambda: [path.name for path in logs_dir.iterdir()] == ["busy.log"], 30, "what was renamed aside goes at once")
+        wait_until(lambda: [path.name for path in logs_dir.iterdir()] == ["busy.log"], 60, "what was renamed aside goes at once")
         writer.write("503\n")
     lines = settled(shipping, range(504))
     assert sorted(lines, key=int) == numbers(0, 504), "each once"

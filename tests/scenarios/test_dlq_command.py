@@ -85,7 +85,7 @@ def dlq(shipping: Shipping, make_topic: Callable[..., str], logs_dir: Path, tmp_
 
 def test_look_mend_replay(dlq: Dlq) -> None:
     command = [sys.executable, "-m", "copycat_agent", "dlq", "ls", str(dlq.directory), "--bootstrap-servers", dlq.shipping.bootstrap]
-    listed = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout
+    listed = subprocess.run(command, capture_output=True, check=True, text=True, timeout=180).stdout
     assert f"{dlq.topic}: 4 dead letters" in listed
     assert "app  stage record  DataError  3 (3 to replay)" in listed
     shown = dlq.run("show", "app")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.rig.kafka import consume, create_topic, unique_topic
+from tests.rig.kafka import consume, create_topic, unique_topic, wait_for_markers
 from tests.rig.shipping import origin
 from tests.rig.waiting import wait_until
 
@@ -122,6 +122,7 @@ def test_records_of_one_batch_whose_times_kafka_refuses_go_to_the_dlq_and_their_
     wait_position(shipping, len(data))
     arrived = [json.loads(line)["i"] for line in shipping.lines()]
     assert sorted(arrived) == [i for i in range(100) if i not in bad]
+    wait_for_markers(shipping.bootstrap, dlq)
     letters = [one for one in consume(shipping.bootstrap, dlq, "read_committed") if "copycat.message" in headers(one)]
     assert [json.loads(one.value or b"")["i"] for one in letters] == sorted(bad)
     for letter in letters:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.rig.shipping import origin
 from tests.rig.waiting import wait_until
+from tests.scenarios.test_errors import wait_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,8 +92,7 @@ def test_empty_lines_go_by_the_option_and_the_offset_passes_them(
     shipping.start(source={"line": {"skip_empty": skip_empty}})
     wait_settled(shipping, path, 6)
     assert shipping.lines() == lines
-    assert shipping.status.counts.dropped == dropped
-    assert shipping.status.counts.read == 4
+    wait_counts(shipping, dropped=dropped, read=4)
 
 
 def test_a_file_of_empty_lines_only_is_read_to_its_end_and_goes_on(shipping: Shipping, logs_dir: Path) -> None:
@@ -154,9 +154,7 @@ def test_a_long_line_that_grows_on_is_still_the_same_line(
     wait_settled(shipping, path, 78)
     cut = ["x" * 10] if policy == "truncate" else []
     assert shipping.lines() == ["0123456789", *cut, "next"]
-    counts = shipping.status.counts
-    assert (counts.read, counts.too_long, counts.acknowledged) == (3, 1, 2 + len(cut))
-    assert (counts.dead_lettered, counts.dropped) == {"dlq": (1, 0), "truncate": (0, 0), "drop": (0, 1)}[policy]
+    wait_counts(shipping, read=3, too_long=1, acknowledged=2 + len(cut), dead_lettered=int(policy == "dlq"), dropped=int(policy == "drop"))
     assert offset_of(shipping, path).records == 3
 
 

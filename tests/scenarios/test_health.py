@@ -90,7 +90,7 @@ def test_without_a_broker_health_turns_red_when_there_is_something_to_send_and_g
     bootstrap = proxied_broker.bootstrap
     shipping = make_shipping(bootstrap=bootstrap, topic=create_topic(bootstrap, unique_topic()))
     append(logs_dir / "app", b"one\n")
-    shipping.start(kafka={"client": {"message.timeout.ms": 2000, "reconnect.backoff.max.ms": 200}})
+    shipping.start(kafka={"client": {"reconnect.backoff.max.ms": 200}})
     shipping.records(until=1)
     shipping.wait_caught_up()
     app = app_of(shipping)

@@ -125,8 +125,12 @@ def _has(shipping: Shipping, line: str) -> bool:
     return line in shipping.lines()
 
 
-def _are_open(directory: Path, count: int) -> bool:
-    return len(descriptors(directory)) == count
+def _is_closed(deleted: Path) -> bool:
+    return f"{deleted} (deleted)" not in descriptors(deleted.parent)
+
+
+def _are_open(directory: Path, *paths: Path) -> bool:
+    return descriptors(directory) == [str(path) for path in paths]
 
 
 def test_the_new_log_may_take_the_inode_of_the_generation_that_rotation_deleted(shipping: Shipping, logs_dir: Path) -> None:
@@ -136,9 +140,9 @@ def test_the_new_log_may_take_the_inode_of_the_generation_that_rotation_deleted(
         for path in (two, one, log):
             append(path, f"line of {path.name}")
         wait_until(partial(_has, shipping, f"line of {log.name}"), message="the three are read")
-        inode, held = two.stat().st_ino, len(descriptors(logs_dir))
+        inode = two.stat().st_ino
         two.unlink()
-        wait_until(partial(_are_open, logs_dir, held - 1), message="the deleted file is closed")
+        wait_until(partial(_is_closed, two), message="the deleted file is closed")
         one.rename(two)
         log.rename(one)
         if try_inode(log, inode, _write_own_inode):
@@ -161,7 +165,7 @@ def test_a_closed_file_replaced_by_one_with_its_inode_between_two_scans_is_read(
         wait_until(partial(_has, shipping, f"old {attempt}"), message="it is read")
         append(log, f"more {attempt}")
         wait_until(partial(_has, shipping, f"more {attempt}"), message="the other file is read, which closes it")
-        assert descriptors(logs_dir) == [str(log)]
+        wait_until(partial(_are_open, logs_dir, log), message="it is the only one that is open")
         rotated.unlink()
         if try_inode(logs_dir / f"new{attempt}", inode, _write_own_inode):
             wait_until(partial(_has, shipping, f"a file with inode {inode}"), message=lambda: f"{shipping.status}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -107,13 +107,16 @@ def large_archive(path: Path, size_mb: int) -> list[str]:
 
 def test_workers_killed_midway_through_an_archive_repeat_little(shipping: Shipping, logs_dir: Path) -> None:
     """H3, with everything that was unpacked so far lost twice: not from line 1."""
-    lines = large_archive(logs_dir / "app.gz", 15)
-    shipping.start(delivery={"max_batch_bytes": "1MiB"}, limits={"bytes_per_second": "4MiB"}, record={"origin_headers": False})
+    lines = large_archive(logs_dir / "app.gz", 30)
+    sections: dict[str, Any] = {"delivery": {"max_batch_bytes": "1MiB"}, "record": {"origin_headers": False}}
+    shipping.start(**sections, limits={"bytes_per_second": "1MiB"})  # half a minute for all of it
     for part in (1, 2):
-        wait_until(lambda: shipping.status.counts.acknowledged >= part * 50_000, 30, lambda: f"{shipping.status}")  # noqa: B023
+        wait_until(lambda: shipping.status.counts.acknowledged >= part * 50_000, 60, lambda: f"{shipping.status}")  # noqa: B023
         assert shipping.status.counts.acknowledged < len(lines), "killed midway"
         for worker in [one for one in workers() if not one.children()]:
             worker.kill()
+    shipping.stop()
+    shipping.start(**sections)
     wait_until(lambda: any(offset.done for offset in shipping.offsets.values()), 60, lambda: f"{shipping.status}")
     shipping.stop()
     arrived = shipping.lines()

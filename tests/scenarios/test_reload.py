@@ -51,20 +51,20 @@ def source(directory: Path) -> dict[str, Any]:
 
 def diffs(agent: AgentProcess) -> list[str]:
     """What reloads have said so far, line by line."""
-    return list(_said(agent, "reload", "diff"))
+    return [entry["diff"] for entry in _said(agent, "reload")]
 
 
-def _said(agent: AgentProcess, event: str, field: str) -> Iterator[str]:
+def _said(agent: AgentProcess, event: str) -> Iterator[dict[str, Any]]:
     for line in agent.log.splitlines():
         if line.startswith("{") and line.endswith("}") and (entry := json.loads(line))["event"] == event:
-            yield entry[field]
+            yield entry
 
 
 def wait_diff(agent: AgentProcess, start: str, count: int = 1) -> None:
     def seen() -> bool:
         return sum(line.startswith(start) for line in diffs(agent)) >= count
 
-    wait_until(seen, 30, lambda: f"{start}: {diffs(agent)}; {agent.log[-2000:]}")
+    wait_until(seen, 60, lambda: f"{start}: {diffs(agent)}; {agent.log[-2000:]}")
 
 
 def descriptors(agent: AgentProcess, directory: Path) -> dict[str, str]:
@@ -104,7 +104,7 @@ def test_reloads_under_load_lose_nothing_repeat_nothing_and_leave_the_others_alo
     agent.start()
     with Load(writers):
         for topic in topics.values():
-            consume(broker.bootstrap, topic, until=50, deadline=60)
+            consume(broker.bootstrap, topic, until=50, deadline=180)
         before = descriptors(agent, logs["still"])
         assert before
         agent.undefine("back")
@@ -119,7 +119,7 @@ def test_reloads_under_load_lose_nothing_repeat_nothing_and_leave_the_others_alo
         wait_diff(agent, "+ renamed (offsets of moved)")
         define("still")
         agent.signal(signal.SIGHUP)
-        wait_until(lambda: list(_said(agent, "agent is asked to reload", "signal")), message="the signal is told")
+        wait_until(lambda: list(_said(agent, "agent is asked to reload")), message="the signal is told")
         assert descriptors(agent, logs["still"]) == before, "an untouched connector keeps its open files"
         so_far = sum(writer.written for writer in writers)
         wait_until(lambda: sum(writer.written for writer in writers) > so_far + 100, message="it is written on")
@@ -131,7 +131,7 @@ def test_reloads_under_load_lose_nothing_repeat_nothing_and_leave_the_others_alo
     assert verdict, f"{verdict}; {diffs(agent)}"
     for name in ("still", "renamed", "back"):
         (agent.connectors_dir / f"{'moved' if name == 'renamed' else name}.yaml").unlink()
-    wait_until(lambda: {"- still", "- renamed", "- back"} <= set(diffs(agent)) and not connectors(agent), 30, lambda: f"{diffs(agent)}")
+    wait_until(lambda: {"- still", "- renamed", "- back"} <= set(diffs(agent)) and not connectors(agent), 60, lambda: f"{diffs(agent)}")
     assert ledger.verify([record for topic in topics.values() for record in consume(broker.bootstrap, topic)])
 
 
@@ -143,34 +143,33 @@ def test_every_connector_is_replaced_in_one_reload_and_an_empty_directory_ends_n
 
     def runs() -> int:
         """How often one of them began to run."""
-        told = zip(_said(agent, "connector state", "connector"), _said(agent, "connector state", "state"), strict=True)
-        return sum(name in names and state == "running" for name, state in told)
+        return sum(entry["connector"] in names and entry["state"] == "running" for entry in _said(agent, "connector state"))
 
     for name in names:
         agent.define(name, {"source": source(tmp_path / name), "record": {"topic": old}})
         (tmp_path / name / "x.log").write_text(f"{name} 1\n")
     if not agent.is_running:
         agent.start()
-    assert {record.value for record in consume(broker.bootstrap, old, until=3, deadline=60)} == {b"a 1", b"b 1", b"c 1"}
+    assert {record.value for record in consume(broker.bootstrap, old, until=3, deadline=180)} == {b"a 1", b"b 1", b"c 1"}
     agent.connectors_dir.rename(tmp_path / "aside")  # every file changes at once
     for name in names:
         text = (tmp_path / "aside" / f"{name}.yaml").read_text().replace(old, new)
         (tmp_path / "aside" / f"{name}.yaml").write_text(text)
     (tmp_path / "aside").rename(agent.connectors_dir)
     agent.signal(signal.SIGHUP)
-    wait_until(lambda: {f"~ {name} (record.topic)" for name in names} <= set(diffs(agent)), 30, lambda: f"{diffs(agent)}")
+    wait_until(lambda: {f"~ {name} (record.topic)" for name in names} <= set(diffs(agent)), 60, lambda: f"{diffs(agent)}")
     # What is written before the old ones have ended may go where they send it.
-    wait_until(lambda: runs() == 2 * len(names), 30, lambda: agent.log[-2000:])
+    wait_until(lambda: runs() >= 2 * len(names), 60, lambda: agent.log[-2000:])
     for name in names:
         with (tmp_path / name / "x.log").open("a") as file:
             file.write(f"{name} 2\n")
-    assert {record.value for record in consume(broker.bootstrap, new, until=3, deadline=30)} == {b"a 2", b"b 2", b"c 2"}
+    assert {record.value for record in consume(broker.bootstrap, new, until=3)} == {b"a 2", b"b 2", b"c 2"}
     for name in names:
         agent.undefine(name)
-    wait_until(lambda: {f"- {name}" for name in names} <= set(diffs(agent)), 30, lambda: f"{diffs(agent)}")
+    wait_until(lambda: {f"- {name}" for name in names} <= set(diffs(agent)), 60, lambda: f"{diffs(agent)}")
     agent.define("a", {"source": source(tmp_path / "a"), "record": {"topic": new}})
     with (tmp_path / "a" / "x.log").open("a") as file:
         file.write("a 3\n")
-    assert consume(broker.bootstrap, new, until=4, deadline=30)[-1].value == b"a 3"
+    assert consume(broker.bootstrap, new, until=4)[-1].value == b"a 3"
     agent.stop()
     assert len(consume(broker.bootstrap, old)) == 3

@@ -45,8 +45,8 @@ def test_of_spooled_files(shipping: Shipping, tmp_path: Path, guarantee: str) ->
         }
         drop(disk.place, "a", *numbers(0, 3000))
         drop(disk.place, "b", *numbers(3000, 60_000))
-        shipping.start(**sections, limits={"records_per_second": 10_000})
-        wait_until(lambda: sorted((offset.done, offset.position > 0) for offset in shipping.offsets.values()) == HALF_READ, 30)
+        shipping.start(**sections, limits={"records_per_second": 1000})
+        wait_until(lambda: sorted((offset.done, offset.position > 0) for offset in shipping.offsets.values()) == HALF_READ, 60)
         shipping.stop()
         sent = len(shipping.lines())
         assert sent < 60_000
@@ -55,8 +55,8 @@ def test_of_spooled_files(shipping: Shipping, tmp_path: Path, guarantee: str) ->
             for path in shipping.state_dir.glob("offsets.db*") if is_lost else ():
                 path.unlink()
             shipping.start(**sections)
-            wait_until(lambda: shipping.status.lag.files == 0 and len(shipping.offsets) == 2, 30, lambda: f"{shipping.status}")
-            wait_until(lambda: all(offset.done for offset in shipping.offsets.values()), 30, lambda: f"{shipping.status}")
+            wait_until(lambda: shipping.status.lag.files == 0 and len(shipping.offsets) == 2, 60, lambda: f"{shipping.status}")
+            wait_until(lambda: all(offset.done for offset in shipping.offsets.values()), 60, lambda: f"{shipping.status}")
             shipping.stop()
         wait_for_markers(shipping.bootstrap, shipping.topic)
         arrived = [int(record.value or b"") for record in consume(shipping.bootstrap, shipping.topic, "read_committed")]

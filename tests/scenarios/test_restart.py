@@ -97,6 +97,7 @@ def test_a_stop_under_full_load_repeats_nothing(shipping: Shipping, ledger: Ledg
     assert ledger.verify(shipping.records())
 
 
+@pytest.mark.timeout(600)
 def test_a_killed_agent_goes_on_near_where_it_was(
     make_agent: Callable[..., AgentProcess], proxied_broker: ProxiedBroker, ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -114,11 +115,11 @@ def test_a_killed_agent_goes_on_near_where_it_was(
         "record": {"topic": topic},
         "delivery": {"max_batch_bytes": "128KiB"},
     }
-    agent.define("app", definition | {"limits": {"bytes_per_second": "256KiB"}})  # it cannot be through before it is killed
+    agent.define("app", definition | {"limits": {"bytes_per_second": "64KiB"}})  # it cannot be through before it is killed
     proxy.delay(0.05)
     agent.start()
     consume(
-        bootstrap, topic, until=lambda seen: len(seen) > 6_000 and any(b"|late.log|" in (one.value or b"") for one in seen), deadline=60
+        bootstrap, topic, until=lambda seen: len(seen) > 3_000 and any(b"|late.log|" in (one.value or b"") for one in seen), deadline=180
     )
     agent.kill()
     proxy.forward()
@@ -128,10 +129,10 @@ def test_a_killed_agent_goes_on_near_where_it_was(
     with late.path.open("ab") as file:
         file.write(end[:10])
     agent.start()
-    consume(bootstrap, topic, until=seen + 1, deadline=60)
+    consume(bootstrap, topic, until=seen + 1, deadline=180)
     with late.path.open("ab") as file:
         file.write(end[10:])
-    consume(bootstrap, topic, until=ledger.all_arrived(), deadline=60)
+    consume(bootstrap, topic, until=ledger.all_arrived(), deadline=120)
     agent.stop()
     verdict = ledger.verify(consume(bootstrap, topic))
     assert verdict.is_complete

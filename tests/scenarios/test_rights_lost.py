@@ -62,8 +62,11 @@ class Rights:
             one.result(30)
 
     def take(self, *rights: tuple[ResourceType, str, AclOperation]) -> None:
-        for one in self._admin.delete_acls([self._rule(*right, how=AclBindingFilter) for right in rights]).values():
+        """Returns when the broker goes by it: it answers before."""
+        filters = [self._rule(*right, how=AclBindingFilter) for right in rights]
+        for one in self._admin.delete_acls(filters).values():
             assert one.result(30), "there was such a right"
+        wait_until(lambda: not any(self._admin.describe_acls(one).result(30) for one in filters), message="the right is taken")
 
 
 def test_exactly_once_waits_for_each_right_that_was_taken_away_in_a_few_words(

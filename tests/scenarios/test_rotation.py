@@ -198,7 +198,7 @@ def test_a_rotation_while_the_agent_was_down_yields_only_the_new_lines(shipping:
 def test_what_is_written_after_rotate_wait_is_counted_as_lost(shipping: Shipping, logs_dir: Path) -> None:
     log, away = logs_dir / "app.log", logs_dir / "away"
     append(log, "before")
-    shipping.start(source={"include": [str(log)], "rotate_wait": "2s"})
+    shipping.start(source={"include": [str(log)], "rotate_wait": "10s"})
     shipping.records(until=1)
     log.rename(away)
     append(away, "in time")

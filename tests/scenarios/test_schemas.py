@@ -49,7 +49,8 @@ def test_each_files_columns_become_a_version_of_the_schema_until_one_cannot(
     shipping.start(source=source, converters=avro(schema_registry.url, auto_register=True))
     read = reader(registry_client, shipping.topic)
     assert [read(record.value) for record in shipping.records(2)] == [{"id": "a", "qty": 1}, {"id": "b", "qty": 2}]
-    (logs_dir / "2.csv").write_text("id,qty,price\nc,3,1.50\n")
+    (logs_dir / ".2.csv").write_text("id,qty,price\nc,3,1.50\n")
+    (logs_dir / ".2.csv").rename(logs_dir / "2.csv")
     assert read(shipping.records(3)[2].value) == {"id": "c", "qty": 3, "price": Decimal("1.50")}
     registry_client.set_compatibility(f"{shipping.topic}-value", "FULL")
     shipping.stop()

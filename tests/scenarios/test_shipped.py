@@ -41,6 +41,6 @@ def test_tables_are_sent_filed_by_date_and_the_bad_ones_set_aside(
     assert [(one.key, dict(one.headers)["row"]) for one in arrived] == [(b"o1", b"1"), (b"o3", b"3")]
     (letter,) = consume(shipping.bootstrap, dlq, until=1)
     assert (letter.value, dict(letter.headers)["copycat.record"]) == (b"o2;many;1.00", b"2")
-    wait_until(lambda: sorted(path.name for path in shipping.logs.iterdir()) == ["orders-3.csv"], 20, "the cleanup")
+    wait_until(lambda: sorted(path.name for path in shipping.logs.iterdir()) == ["orders-3.csv"], 60, "the cleanup")
     assert len(list((tmp_path / "done").glob("????-??-??/orders-1.csv"))) == 1
     assert "gzip" in json.loads((tmp_path / "failed/orders-2.csv.gz.error.json").read_text())["reason"]

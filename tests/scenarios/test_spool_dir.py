@@ -58,7 +58,7 @@ def test_31_rows_arrive_with_their_headers_and_the_file_is_only_in_finished(ship
 
 def test_32_and_52_a_stop_in_the_middle_loses_and_repeats_nothing(shipping: Shipping, incoming: Path) -> None:
     lines = numbers(0, 5000)
-    limits = {"records_per_second": 500}
+    limits = {"records_per_second": 100}  # it is not through for most of a minute
     shipping.start(source=spool(), limits=limits)
     drop(incoming, "a", *lines)
     shipping.records(until=50)
@@ -75,6 +75,7 @@ def test_34_nothing_is_cleaned_up_while_the_broker_does_not_answer(shipping: Shi
     shipping.start(source=spool(cleanup={"policy": "delete"}))
     drop(incoming, "first", "0")
     shipping.lines(until=1)
+    wait_until(lambda: not (incoming / "first").exists(), message="its cleanup")
     broker.pause()
     try:
         drop(incoming, "a", "1", "2")
@@ -108,24 +109,24 @@ def test_35_a_killed_agent_goes_on_in_the_middle_of_the_file(tmp_path: Path, bro
         assert there < len(lines)
         agent.start()
         consume(broker.bootstrap, topic, until=lambda found: len({record.value for record in found}) == len(lines), deadline=90)
-        wait_until(lambda: not (incoming / "a").exists(), 20, "the cleanup")
+        wait_until(lambda: not (incoming / "a").exists(), 60, "the cleanup")
     found = [record.value for record in consume(broker.bootstrap, topic)]
     assert set(found) == {line.encode() for line in lines}
     assert len(found) - len(lines) < there, "what was committed was not sent again"
 
 
 def test_37_a_file_that_grows_is_not_read_until_it_is_quiet(shipping: Shipping, incoming: Path) -> None:
-    shipping.start(source=spool(ready={"min_age": "2s"}))
+    shipping.start(source=spool(ready={"min_age": "6s"}))
     path = drop(incoming, "a", "0")
     for number in range(1, 8):
-        time.sleep(0.3)  # all of them are longer than it has to be quiet
+        time.sleep(1.0)  # all of them are longer than it has to be quiet, and each far shorter, also on a busy machine
         assert shipping.status.counts.read == 0
         with path.open("a") as file:
             file.write(f"{number}\n")
     os.utime(path, (time.time() + 3600, time.time() + 3600))
     written = time.monotonic()
     assert shipping.lines(until=8) == [str(number) for number in range(8)]
-    assert time.monotonic() - written >= 2.0
+    assert time.monotonic() - written >= 6.0
 
 
 def test_39_without_cleanup_a_file_is_read_once_and_stays(shipping: Shipping, incoming: Path) -> None:
@@ -166,8 +167,8 @@ def test_47_and_49_empty_and_excluded_and_unfinished_files_hold_up_nobody(shippi
     shipping.start(source=spool(pattern=["*", ".*"], exclude=["*.bak"], cleanup={"policy": "delete"}))
     assert shipping.lines(until=1) == ["1"]
     wait_until(lambda: not (incoming / "a-empty").exists(), message="the cleanup of the empty file")
-    wait_until(lambda: not (incoming / "b.csv").exists(), message="the cleanup")
-    assert sorted(path.name for path in incoming.iterdir()) == [".hidden", "c.bak", "d.csv.PROCESSING"]
+    left = [".hidden", "c.bak", "d.csv.PROCESSING"]  # what is deleted has another name for a moment
+    wait_until(lambda: sorted(path.name for path in incoming.iterdir()) == left, message=lambda: f"{list(incoming.iterdir())}")
     assert shipping.lines() == ["1"]
 
 
@@ -190,9 +191,7 @@ def test_55_a_new_file_is_seen_in_an_idle_directory(shipping: Shipping, incoming
     assert shipping.status.state == "running"
     drop(incoming, "a", "1")
     shipping.lines(until=1)
-    stopping = time.monotonic()
-    shipping.stop()
-    assert time.monotonic() - stopping < 10.0
+    assert shipping.stop(50).state == "stopped", "it does not wait for the next scan"
 
 
 def test_57_a_new_file_starts_while_a_long_one_is_read(shipping: Shipping, incoming: Path) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from copycat_agent.watch import Watcher
 
 RECORDS = 5000
-SLOWLY: dict[str, Any] = {"delivery": {"max_batch_bytes": "64KiB"}, "limits": {"records_per_second": 1000}}
+SLOWLY: dict[str, Any] = {"delivery": {"max_batch_bytes": "64KiB"}, "limits": {"records_per_second": 100}}
 
 
 class Spooling(Shipping):
@@ -128,7 +128,7 @@ def test_a_file_goes_on_at_the_next_record_after_a_stop_in_the_middle(spooling: 
     (offset,) = saved(spooling)
     spooling.start(source=source)
     records = spooling.records(until=RECORDS)
-    wait_until(lambda: [one.done for one in spooling.offsets.values()] == [True], 20, lambda: f"{spooling.offsets}")
+    wait_until(lambda: [one.done for one in spooling.offsets.values()] == [True], 60, lambda: f"{spooling.offsets}")
     assert [one.records for one in spooling.offsets.values()] == [RECORDS]
     assert [json.loads(value or b"") for value in contents(spooling.records())] == rows()
     assert [origin(record)[1] for record in records] == sorted({origin(record)[1] for record in records})
@@ -190,7 +190,7 @@ def test_a_truncated_file_is_delivered_up_to_the_damage(spooling: Spooling) -> N
     assert sorted(origin(record)[0] for record in records) == ["a.xml"] * 99 + ["b.xml"]
     wait_until(
         lambda: any("not well-formed XML" in (offset.trouble or "") for offset in spooling.offsets.values()),
-        20,
+        60,
         lambda: f"{spooling.offsets}",
     )
 
@@ -209,7 +209,7 @@ def test_files_in_an_archive_go_on_at_the_next_record_after_a_stop_in_the_middle
     (offset,) = saved(spooling)
     spooling.start(source=source, record=record)
     records = spooling.records(until=RECORDS)
-    wait_until(lambda: [one.done for one in spooling.offsets.values()] == [True], 20, lambda: f"{spooling.offsets}")
+    wait_until(lambda: [one.done for one in spooling.offsets.values()] == [True], 60, lambda: f"{spooling.offsets}")
     assert [json.loads(value or b"") for value in contents(spooling.records())] == rows()
     members = [dict(one.headers)["member"] for one in records[:RECORDS]]
     assert members == [b"../orders/1.csv"] * half + [b"2.csv"] * half

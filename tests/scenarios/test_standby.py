@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -69,6 +70,14 @@ class Two:
         assert self.arrived("at_least_once").keys() == wanted
         assert self.arrived("exactly_once") == Counter(wanted)
 
+    def states(self, agent: AgentProcess) -> dict[str, str]:
+        """Those of its connectors, by name."""
+        return {connector["name"]: connector["state"].lower() for connector in self.said(agent, "status")["connectors"]}
+
+    def is_paused(self, agent: AgentProcess, name: str) -> bool:
+        """Records of the others may arrive before this one has looked around."""
+        return self.states(agent)[name] == "paused"
+
     def said(self, agent: AgentProcess, *command: str) -> Any:
         """What a command about a running agent prints, as JSON."""
         call = [sys.executable, "-m", "copycat_agent", *command, "--state-dir", str(agent.state_dir), "--format", "json"]
@@ -111,8 +120,8 @@ def test_another_agent_takes_over_from_one_that_was_killed_stopped_or_asked_to_e
         two.check()
         leading, other = other, leading
         if way == ways[0]:
-            states = {connector["name"]: connector["state"] for connector in two.said(leading, "status")["connectors"]}
-            assert states["idle"].lower() == "paused"
+            wait_until(partial(two.is_paused, leading, "idle"), 180, "idle is paused")
+            states = two.states(leading)
             assert leading.log.count("warning[path_on_cluster]") == len(two.topics) + 1, "each definition is told of once"
             assert "here" not in states, "what only one host can read is not run where another one may take over"
         if way == "stopped":

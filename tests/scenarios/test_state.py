@@ -50,8 +50,7 @@ def test_a_full_disk_pauses_and_says_so_and_when_it_is_freed_nothing_is_lost(
     fill(small_disk / "ballast")
     for name in range(200):  # rows enough for pages that are not there yet
         ledger.writer(logs_dir / f"more-{name}").write(1)
-    wait_until(lambda: "no space" in shipping.status.reason, message=lambda: f"{shipping.status}")
-    assert shipping.status.state == "retrying"
+    wait_until(lambda: (now := shipping.status).state == "retrying" and "no space" in now.reason, message=lambda: f"{shipping.status}")
     assert shipping._worker is not None
     assert shipping._worker.offsets_unsaved.endswith(f"make room on the file system of {shipping.state_dir / 'offsets.db'}")
     before = len(shipping.records())

@@ -51,7 +51,7 @@ def running(shared: AgentProcess, make_topic: Callable[..., str], tmp_path: Path
     shared.define("other", {"source": {"type": "log_file", "include": [str(log)]}, "record": {"topic": topic}})
     if not shared.is_running:
         shared.start()
-    consume(shared.bootstrap, topic, until=1, deadline=60)
+    consume(shared.bootstrap, topic, until=1, deadline=180)
     return shared
 
 
@@ -64,9 +64,9 @@ def test_connects_worker_stops_in_a_growing_log_and_the_agent_goes_on_there(
     log.write_bytes(lines(0, 5000) + b"begun")
     (worker,) = connect(work, broker.bootstrap, {"shop": {"connector.class": CLASS, "file": str(log), "topic": topic}})
     try:
-        consume(broker.bootstrap, topic, until=5000, deadline=90)
+        consume(broker.bootstrap, topic, until=5000, deadline=180)
         worker.send_signal(signal.SIGTERM)
-        worker.wait(60)
+        worker.wait(120)
     finally:
         worker.kill()
     with log.open("ab") as file:
@@ -79,7 +79,7 @@ def test_connects_worker_stops_in_a_growing_log_and_the_agent_goes_on_there(
     assert f"goes on at byte {len(lines(0, 5000)):,}: same name" in done.output
     agent.start()
     expected = [*lines(0, 5000).splitlines(), b"begun and ended", *lines(5000, 6000).splitlines()]
-    found = [one.value for one in consume(broker.bootstrap, topic, until=len(expected), deadline=90)]
+    found = [one.value for one in consume(broker.bootstrap, topic, until=len(expected), deadline=180)]
     assert found == expected
 
 
@@ -119,6 +119,7 @@ def test_connects_worker_is_killed_and_no_line_is_lost_and_only_those_come_twice
     assert {line for line in set(found) if found.count(line) > 1} <= set(behind)
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("runs", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_connector_that_sends_exactly_once_goes_on_where_the_other_product_was(
     running: AgentProcess,
@@ -167,7 +168,7 @@ def test_positions_go_through_an_agent_that_runs_and_it_goes_on_there_with_the_n
     call = ["import", "filebeat", configuration, "--positions", registry.directory, "--state-dir", running.state_dir, "--write"]
     done = CliRunner().invoke(app, [*map(str, call), "-o", str(running.connectors_dir)])
     assert done.exit_code == 0, done.output
-    assert [one.value for one in consume(broker.bootstrap, topic, until=40, deadline=60)] == lines(60, 100).splitlines()
+    assert [one.value for one in consume(broker.bootstrap, topic, until=40, deadline=120)] == lines(60, 100).splitlines()
     with pytest.raises(CopycatError, match="saved already of through"):
         CliRunner().invoke(app, [*map(str, call)], catch_exceptions=False)
 
@@ -189,11 +190,11 @@ def test_an_agent_that_went_ahead_goes_back_with_force_to_where_the_product_was(
     wait_until(lambda: str(log) in CliRunner().invoke(app, show).output, 60.0, "it has begun at the end")
     with log.open("ab") as file:
         file.write(lines(100, 110))
-    consume(broker.bootstrap, topic, until=10, deadline=60)
+    consume(broker.bootstrap, topic, until=10, deadline=120)
     log.rename(log.with_name("app.log.1"))
     log.write_bytes(lines(110, 120))
-    consume(broker.bootstrap, topic, until=20, deadline=60)
+    consume(broker.bootstrap, topic, until=20, deadline=120)
     done = CliRunner().invoke(app, [*map(str, call), "--write", "--force"])
     assert done.exit_code == 0, done.output
-    found = [one.value for one in consume(broker.bootstrap, topic, until=70, deadline=60)]
+    found = [one.value for one in consume(broker.bootstrap, topic, until=70, deadline=120)]
     assert set(found) == set(lines(60, 120).splitlines())

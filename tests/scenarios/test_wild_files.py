@@ -42,7 +42,7 @@ def test_nobody_holds_a_deleted_file_that_was_read(shipping: Shipping, logs_dir:
     wait_read(shipping, 100)
     assert held_by_anyone(logs_dir), "it was open: this sees it"
     log.unlink()
-    wait_until(lambda: not held_by_anyone(logs_dir), 20, lambda: f"{held_by_anyone(logs_dir)}")
+    wait_until(lambda: not held_by_anyone(logs_dir), 60, lambda: f"{held_by_anyone(logs_dir)}")
 
 
 def test_a_large_deleted_file_is_delivered_or_counted_byte_by_byte(shipping: Shipping, logs_dir: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_large_deleted_file_is_delivered_or_counted_byte_by_byte(shipping: Shi
     shipping.start(source={"hold_deleted": "1s"}, limits={"bytes_per_second": "1MiB"}, delivery={"max_batch_bytes": "256KiB"})
     wait_read(shipping, 1)
     log.unlink()
-    wait_until(lambda: not held_by_anyone(logs_dir) and shipping.status.lag.lost_bytes, 20, lambda: f"{shipping.status}")
+    wait_until(lambda: not held_by_anyone(logs_dir) and shipping.status.lag.lost_bytes, 60, lambda: f"{shipping.status}")
     (loss,) = entered(shipping)
     assert (loss.path, loss.reason) == (str(log), "destroyed")
     delivered = len(settled(shipping, range(1)))
