@@ -35,7 +35,7 @@ def copycat(tmp_path: Path, environment: dict[str, str]) -> Callable[..., Done]:
     def call(*arguments: str | Path, env: dict[str, str] | None = None) -> Done:
         return subprocess.run(
             [*COMMAND, *map(str, arguments)], cwd=tmp_path, env=environment | (env or {}), stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, timeout=90, check=False,
+            text=True, timeout=240, check=False,
         )  # fmt: skip
 
     return call

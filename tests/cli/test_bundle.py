@@ -48,8 +48,9 @@ def test_a_running_agent_is_described_without_its_records_and_secrets(
         },
     )
     agent.start()
-    consume(agent.bootstrap, topic, until=1, deadline=60)
-    wait_until((agent.state_dir / "agent.sock").exists, 30)
+    consume(agent.bootstrap, topic, until=1, deadline=180)
+    wait_until(lambda: '"state": "running"' in agent.log, message=lambda: agent.log)
+    wait_until((agent.state_dir / "agent.sock").exists)
     done = copycat("bundle", agent.connectors_dir, "--output", "b.tar.gz", "--state-dir", agent.state_dir)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "b.tar.gz\n"

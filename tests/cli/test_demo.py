@@ -51,7 +51,7 @@ def test_ctrl_c_ends_it_and_leaves_nothing(environment: dict[str, str], short_di
         try:
             said = next(line for line in process.stdout if when in line)
             process.send_signal(signal.SIGINT)
-            rest = process.communicate(timeout=80)[0]
+            rest = process.communicate(timeout=240)[0]
         finally:
             process.kill()
     assert process.returncode == 130, said + rest

@@ -73,7 +73,7 @@ def run_to_the_end(directory: Path, state_dir: Path) -> None:
     with OffsetStore.open(state_dir) as store:
         worker = Worker(store, executor, watcher, until_idle=True)
         worker.apply(load_directory(directory, AgentOptions()).definitions.values())
-        assert worker.wait(30)
+        assert worker.wait(60)
         worker.stop()
     executor.close()
     watcher.close()

@@ -64,18 +64,19 @@ def live(broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         security = f"{{protocol: SASL_SSL, mechanism: PLAIN, username: u, password: '${{file:{root}/secret}}'}}"
         agent.define("vault", _definition(log, topic, "vault") + f"enabled: false\nkafka: {{security: {security}}}\n")
         agent.start()
-        wait_until(lambda: _acknowledged(agent) == 1, 60, lambda: agent.log)
+        wait_until(lambda: _is_settled(agent), 180, lambda: agent.log)
         live = Live(agent, log, topic, f"127.0.0.1:{port}")
         yield live
         agent.stop()
         assert not live.socket.exists()
 
 
-def _acknowledged(agent: AgentProcess) -> int:
-    """Records of app that the agent knows to have arrived; 0 while it does not answer."""
+def _is_settled(agent: AgentProcess) -> bool:
+    """Whether the agent knows that something of app has arrived, and that nothing is left; not while it does not answer."""
     with contextlib.suppress(CopycatError):
-        return int(api_client.AgentClient(agent.state_dir / "agent.sock").get("/v1/connectors/app")["counts"]["acknowledged"])
-    return 0
+        app = api_client.AgentClient(agent.state_dir / "agent.sock").get("/v1/connectors/app")
+        return app["counts"]["acknowledged"] > 0 and not app["lag"]["bytes"]
+    return False
 
 
 def _definition(log: Path, topic: str, name: str = "app") -> str:
@@ -228,14 +229,12 @@ def test_tap_shows_records_as_they_are_sent(live: Live, ask: Callable[..., Done]
 
 
 def test_pause_holds_records_back_and_resume_lets_them_go(live: Live, ask: Callable[..., Done], broker: DevBroker) -> None:
-    done = ask("ctl", "pause", "app")
-    assert done.returncode == 0
-    assert done.stdout.startswith("app: PAUSED")
+    wait_until(lambda: ask("ctl", "pause", "app").stdout.startswith("app: PAUSED"), message="it is paused")
     live.write("while paused")
     status = ask("status")
     assert (status.returncode, "PAUSED" in status.stdout) == (0, True)
     assert b"while paused" not in values(broker.bootstrap, live.topic)
-    assert ask("ctl", "resume", "app").stdout.startswith("app: RUNNING")
+    wait_until(lambda: ask("ctl", "resume", "app").stdout.startswith("app: RUNNING"), message="it runs")
     wait_until(lambda: b"while paused" in values(broker.bootstrap, live.topic))
 
 
@@ -290,7 +289,7 @@ def test_top_once_is_one_picture_with_the_broker(live: Live, ask: Callable[..., 
         seen.append(ask("top", "--once"))
         return bool(re.search(rf"^{re.escape(broker.bootstrap)} +UP +\d+ +[\d.]+ ms$", seen[-1].stdout, re.MULTILINE))
 
-    wait_until(shows_the_broker, 30, lambda: seen[-1].stdout)
+    wait_until(shows_the_broker, 60, lambda: seen[-1].stdout)
     assert seen[-1].returncode == 0
     assert seen[-1].stdout.startswith("copycat ")
     assert re.search(r"^app +RUNNING", seen[-1].stdout, re.MULTILINE)
@@ -300,18 +299,25 @@ def test_only_this_user_reaches_the_socket_and_health_is_on_the_port(live: Live)
     assert stat.S_IMODE(live.socket.stat().st_mode) == 0o600
     assert stat.S_IMODE(live.socket.parent.stat().st_mode) == 0o700
     for path in ("livez", "metrics"):
-        with urllib.request.urlopen(f"http://{live.listen}/{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{live.listen}/{path}", timeout=60) as answer:
             assert answer.status == 200
     for path in ("healthz", "v1", "v1/connectors"):  # the port is open to other hosts
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"http://{live.listen}/{path}", timeout=10)
+            urllib.request.urlopen(f"http://{live.listen}/{path}", timeout=60)
 
 
 def test_probes_are_answered_as_on_the_port(live: Live, copycat: Callable[..., Done]) -> None:
     for question, answer in (("--live", "alive\n"), ("--ready", "ready\n")):
-        done = copycat("health", question, "--socket", live.socket)
-        assert (done.returncode, done.stdout, done.stderr) == (0, answer, "")
-    assert copycat("health", "--state-dir", live.agent.state_dir).stdout == "ready\n"
+        seen: list[Done] = []
+
+        def is_answered(question: str = question, seen: list[Done] = seen) -> bool:
+            """In its few seconds, which a busy machine may not keep."""
+            seen.append(copycat("health", question, "--socket", live.socket))
+            return seen[-1].returncode == 0
+
+        wait_until(is_answered, message=f"{question} is answered")
+        assert (seen[-1].stdout, seen[-1].stderr) == (answer, "")
+    wait_until(lambda: copycat("health", "--state-dir", live.agent.state_dir).stdout == "ready\n", message="it is found")
     assert copycat("health", "--state-dir", live.agent.state_dir / "nowhere").returncode == 1
 
 
@@ -320,26 +326,35 @@ def test_the_page_shows_the_connectors_their_files_and_no_secret(live: Live, ask
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", address)
 
     def read(path: str) -> str:
-        with urllib.request.urlopen(address + path, timeout=20) as answer:  # noqa: S310 - http, see above
+        with urllib.request.urlopen(address + path, timeout=60) as answer:  # noqa: S310 - http, see above
             return str(answer.read().decode())
 
-    wait_until(lambda: re.search(r'<td class="number" data-label="records/s">[0-9]', read("/")), 30, lambda: read("/"))
+    wait_until(lambda: re.search(r'<td class="number" data-label="records/s">[0-9]', read("/")), 60, lambda: read("/"))
     assert str(live.log) in read("/connectors/app")
     assert "********" in read("/connectors/vault")
     assert all(CANARY not in read(path) for path in ("/", "/connectors/app", "/connectors/vault", "/losses"))
 
 
 def test_every_process_of_the_agent_is_measured(live: Live) -> None:
-    with urllib.request.urlopen(f"http://{live.listen}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    told = re.findall(r'^copycat_process_(\w+)\{process="([\w-]+)"\} ([\d.e+]+)$', text, re.MULTILINE)
-    names = {process for _, process, _ in told}
+    measured: dict[tuple[str, str], float] = {}
+    names: set[str] = set()
+
+    def are_all_measured() -> bool:
+        """As many workers as there are: one may begin or end between the two looks."""
+        with urllib.request.urlopen(f"http://{live.listen}/metrics", timeout=60) as answer:
+            text = answer.read().decode()
+        told = re.findall(r'^copycat_process_(\w+)\{process="([\w-]+)"\} ([\d.e+]+)$', text, re.MULTILINE)
+        measured.clear()
+        measured.update({(metric, process): float(value) for metric, process, value in told})
+        names.clear()
+        names.update(process for _, process, _ in told)
+        return len([name for name in names if name.startswith("worker")]) == len(live.agent.python_processes()) - 1
+
+    wait_until(are_all_measured, message=lambda: f"{names}; {live.agent.python_processes()}")
     assert names >= {"driver", "jvm", "daemon", "worker-1"}
-    measured = {(metric, process): float(value) for metric, process, value in told}
     jvm = live.agent.jvm()
     assert jvm is not None
     assert measured["resident_memory_bytes", "jvm"] == pytest.approx(jvm.memory_info().rss, rel=0.2)
-    assert len([name for name in names if name.startswith("worker")]) == len(live.agent.python_processes()) - 1
     for process in names:
         assert measured["cpu_seconds_total", process] > 0
         assert measured["threads", process] >= 1
@@ -352,7 +367,7 @@ def test_the_level_of_the_log_changes_while_it_runs_and_goes_back(
     def level() -> str:
         return str(ask_json("status")["agent"]["log_level"])
 
-    done = ask("ctl", "log", "debug", "--for", "6s")
+    done = ask("ctl", "log", "debug", "--for", "300s")
     assert (done.returncode, "the log is at level debug until " in done.stdout) == (0, True)
     assert level() == "debug"
     path = live.log.with_name("loud.log")
@@ -360,6 +375,7 @@ def test_the_level_of_the_log_changes_while_it_runs_and_goes_back(
     live.agent.define("loud", _definition(path, live.topic, "loud"))
     ask("ctl", "reload")
     wait_until(lambda: '"level": "debug"' in live.agent.log and str(path) in live.agent.log)
+    assert ask("ctl", "log", "debug", "--for", "1s").returncode == 0
     wait_until(lambda: level() == "info")
     assert ask("ctl", "log", "warning").stdout == "the log is at level warning until the agent ends\n"
     assert ask_json("ctl", "log", "info") == {"level": "info", "until": None}
@@ -378,17 +394,22 @@ def test_plan_and_explain_ask_the_agent_that_a_socket_names(live: Live, ask: Cal
         found: list[dict[str, Any]] = json.loads(ask("plan", directory, *there).stdout)
         return found
 
-    ask("ctl", "pause", "app")
+    def explained() -> dict[str, Any]:
+        found = json.loads(ask("explain", str(live.log), *there).stdout)["connectors"]
+        return next(one for one in found if one["connector"] == "app")
+
+    wait_until(lambda: not planned()[0]["to_read_bytes"], message="what the tests before have written is read")
+    wait_until(lambda: ask("ctl", "pause", "app").stdout.startswith("app: PAUSED"), message="it is paused")
     live.write("not read yet")
     try:
         size = live.log.stat().st_size
         wait_until(lambda: planned()[0]["to_read_bytes"])
+        wait_until(lambda: explained()["live"]["unread"], message="the agent has seen it")
         app, vault = planned()
         (file,) = app["files"]
         assert (file["path"], file["position"], file["to_read"]) == (str(live.log), size - 13, 13)
         assert vault["files"][0]["position"] == 0, "it does not run: its offsets are those of the agent, which has none"
-        found = json.loads(ask("explain", str(live.log), *there).stdout)["connectors"]
-        one = next(one for one in found if one["connector"] == "app")
+        one = explained()
         assert (one["state"], one["saved"]["position"]) == ("paused", size - 13)
         assert (one["live"]["position"], one["live"]["unread"]) == (size - 13, 13)
         assert f"it is at byte {size - 13:,}, 13 bytes unread" in ask("explain", str(live.log), *there[:2]).stdout
@@ -416,7 +437,7 @@ def test_without_descriptors_commands_say_so_within_seconds_and_work_again_once_
     finally:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
     wait_until(lambda: ask("status", "app").returncode == 0)
-    assert copycat("health", "--live", "--socket", live.socket).returncode == 0
+    wait_until(lambda: copycat("health", "--live", "--socket", live.socket).returncode == 0, message="it is alive")
 
 
 def test_a_second_agent_on_the_same_socket_is_refused_and_the_first_goes_on(

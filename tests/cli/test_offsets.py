@@ -394,6 +394,7 @@ def test_the_store_is_free_after_every_command(offsets: Callable[..., Said], log
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+@pytest.mark.timeout(900)
 def test_offsets_through_the_running_agent(
     agent: AgentProcess, broker: DevBroker, topic: str, offsets: Callable[..., Said], tmp_path: Path
 ) -> None:
@@ -409,7 +410,7 @@ def test_offsets_through_the_running_agent(
         return offsets(*arguments, state=agent.state_dir)
 
     def values(count: int) -> list[bytes | None]:
-        return [record.value for record in consume(broker.bootstrap, topic, until=count)]
+        return [record.value for record in consume(broker.bootstrap, topic, until=count, deadline=180)]
 
     assert values(3) == [b"one", b"two", b"three"]
     wait_until(lambda: '"position": 14' in call("show", "app", "--format", "json").out)
@@ -439,5 +440,5 @@ def test_offsets_through_the_running_agent(
     assert call("ctl", "reload").code == 0
     call("ctl", "resume", "app")
     assert values(8)[7:] == [b"four"], "a connector of the same name goes on where the old one was"
-    agent.stop(90.0)  # it may record an archive of loaded classes first
+    agent.stop()
     assert '"position": 19' in call("show", "app", "--format", "json").out, "the same without the agent"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import threading
@@ -167,24 +168,25 @@ def test_saved_offsets_are_seen_while_an_agent_holds_the_store(tmp_path: Path) -
 def test_a_look_during_commits_sees_one_commit_whole(tmp_path: Path) -> None:
     with OffsetStore.open(tmp_path / "state") as store:
         store.commit(offsets(0))
-        done = threading.Event()
+        over = threading.Event()
 
         def write() -> None:
-            for position in range(1, 300):
+            for position in itertools.takewhile(lambda _: not over.is_set(), itertools.count(1)):
                 store.commit(offsets(position))
-            done.set()
 
         thread = threading.Thread(target=write)
         thread.start()
-        latest = 0
-        while not done.is_set():
-            positions = {offset.position for offset in offsets_in(saved_offsets(tmp_path / "state")).values()}
-            assert len(positions) == 1, "half of a commit"
-            (position,) = positions
-            assert position >= latest
-            latest = position
-        thread.join()
-    assert latest > 0
+        try:
+            looks = latest = 0
+            while looks < 100 or latest < 100:
+                positions = {offset.position for offset in offsets_in(saved_offsets(tmp_path / "state")).values()}
+                assert len(positions) == 1, "half of a commit"
+                (position,) = positions
+                assert position >= latest
+                looks, latest = looks + 1, position
+        finally:
+            over.set()
+            thread.join()
 
 
 def test_a_checkpoint_between_the_copies_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

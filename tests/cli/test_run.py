@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +15,7 @@ from copycat_agent.cli.run import account
 from copycat_agent.cli.run_progress import failed_files
 from copycat_agent.sources import Lag
 from copycat_agent.worker import State, Status
-from tests.cli.conftest import COMMAND
 from tests.rig.kafka import values
-from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,13 +196,11 @@ def test_the_account_names_files_that_could_not_be_read() -> None:
     assert "offsets could not be saved" in account([Status("app", unsaved=True)])
 
 
-def test_a_hangup_while_run_is_being_imported_does_not_end_it(environment: dict[str, str], tmp_path: Path) -> None:
-    with subprocess.Popen([*COMMAND, "run", tmp_path], env=environment, cwd=tmp_path, stderr=subprocess.PIPE) as process:
-        wait_until(lambda: ignores_hangup(process.pid), message="it is about to import")
-        process.send_signal(signal.SIGHUP)
-        assert process.wait(30) == 78, "there is no definition"
-
-
-def ignores_hangup(pid: int) -> bool:
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return bool(int(status["SigIgn"], 16) & 1 << signal.SIGHUP - 1)
+@pytest.mark.parametrize("moment", [2, 200])
+def test_a_hangup_while_run_is_being_imported_does_not_end_it(
+    copycat: Callable[..., Done], environment: dict[str, str], connectors: Path, tmp_path: Path, moment: int
+) -> None:
+    (tmp_path / "early").mkdir()
+    (tmp_path / "early" / "sitecustomize.py").write_text(SIGNALS_ITSELF.format(moment=moment, number=int(signal.SIGHUP)))
+    done = copycat("run", connectors, env={"PYTHONPATH": f"{tmp_path / 'early'}:{environment['PYTHONPATH']}"})
+    assert done.returncode == 78, "there is no definition"

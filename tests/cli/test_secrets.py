@@ -82,11 +82,12 @@ def _content(path: Path) -> str:
         return ""
 
 
+@pytest.mark.timeout(900)
 def test_no_password_in_logs_command_lines_environments_answers_or_state(
     guarded_agent: AgentProcess, copycat: Callable[..., Done], tmp_path: Path
 ) -> None:
     told = [f'"event": "connector backs off", "connector": "{name}"' for name in ("by-env", "by-file", "objects", "lake")]
-    wait_until(lambda: all(event in guarded_agent.log for event in told), 90, lambda: guarded_agent.log[-3000:])
+    wait_until(lambda: all(event in guarded_agent.log for event in told), 240, lambda: guarded_agent.log[-3000:])
     assert len(guarded_agent.descendants()) >= 3, "JVM, daemon and a worker are there to be looked at"
     assert _leaks(guarded_agent) == []
     with ThreadPoolExecutor(len(COMMANDS)) as pool:  # most of their time they wait for brokers

@@ -127,17 +127,17 @@ def test_watch_goes_on_whenever_a_file_is_saved_until_ctrl_c(environment: dict[s
     out = tmp_path / "out"
     command = [*COMMAND, "try", "app.log", "-d", "app.yaml", "--watch"]
     with out.open("wb") as stdout, subprocess.Popen(command, stdout=stdout, stderr=stdout, env=environment, cwd=tmp_path) as process:
-        wait_until(lambda: out.read_text().count("waiting for") == 1, 30, "the first look")
+        wait_until(lambda: out.read_text().count("waiting for") == 1, 60, "the first look")
         (tmp_path / "new.yaml").write_text(DEFINITION.replace("host: h", "host: other"))
         os.replace(tmp_path / "new.yaml", definition)  # noqa: PTH105 - as editors save
-        wait_until(lambda: "header host: other" in out.read_text(), 30, "a saved definition")
+        wait_until(lambda: "header host: other" in out.read_text(), 60, "a saved definition")
         definition.write_text("name: [")
-        wait_until(lambda: "error[" in out.read_text(), 30, "what is wrong with a bad one")
+        wait_until(lambda: "error[" in out.read_text(), 60, "what is wrong with a bad one")
         definition.write_text(DEFINITION)
         (tmp_path / "app.log").write_text("WARN 7 changed\n")
-        wait_until(lambda: "logs.WARN" in out.read_text(), 30, "a saved sample")
+        wait_until(lambda: "logs.WARN" in out.read_text(), 60, "a saved sample")
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert "Traceback" not in out.read_text()
 
 

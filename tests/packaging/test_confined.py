@@ -110,7 +110,7 @@ class Confined:
         assert self._process is not None
         self.processes()
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(60)
+        return self._process.wait(240)  # a JVM may record an archive of loaded classes first
 
     def close(self) -> None:
         self.listener.close()
@@ -132,6 +132,7 @@ def _rights(process: psutil.Process) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
+@pytest.mark.timeout(900)
 def test_under_the_units_restrictions_lines_are_shipped(confined: Confined, broker: DevBroker, make_topic: Callable[..., str]) -> None:
     """READY is said while Spark still starts; every process is without rights; state is private; a stop settles and leaves nothing."""
     topic = make_topic()
@@ -140,8 +141,8 @@ def test_under_the_units_restrictions_lines_are_shipped(confined: Confined, brok
     log = confined.root / "logs/app.log"
     log.write_text("".join(f"line {number}\n" for number in range(500)), "utf-8")
     confined.start()
-    wait_until(lambda: confined.listener.heard("READY=1"), 60, lambda: confined.log)
-    consume(broker.bootstrap, topic, until=500, deadline=60)
+    wait_until(lambda: confined.listener.heard("READY=1"), 180, lambda: confined.log)
+    consume(broker.bootstrap, topic, until=500, deadline=180)
 
     processes = confined.processes()
     names = {process.name() for process in processes}
@@ -158,7 +159,7 @@ def test_under_the_units_restrictions_lines_are_shipped(confined: Confined, brok
 
     with log.open("a", encoding="utf-8") as more:
         more.writelines(f"line {number}\n" for number in range(500, 600))
-    consume(broker.bootstrap, topic, until=600, deadline=60)
+    consume(broker.bootstrap, topic, until=600, deadline=120)
     assert confined.stop() == 0, confined.log
     assert confined.listener.heard("STOPPING=1")
     wait_until(lambda: not confined.processes(), 60, "everything has ended")

@@ -64,7 +64,10 @@ def heard(listener: socket.socket) -> list[str]:
             return lines
 
 
-def test_ready_comes_once_when_every_connector_has_started(listener: socket.socket, agent: Double, service: ServiceReporter) -> None:
+def test_ready_comes_once_when_every_connector_has_started(
+    listener: socket.socket, agent: Double, service: ServiceReporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "READY_SECONDS", 3600.0)
     agent.is_started = False
     service.tick()
     assert heard(listener) == ["STATUS=3 connectors: 1 blocked, 2 running", "WATCHDOG=1"]
