@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
 import sqlite3
+import struct
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from copycat_agent.dev_broker import DevBroker
+    from copycat_agent.sources.datasource.reader_process import ReaderProcess
 
 PROJECT = Path(__file__).parents[2]
 PAGE = PROJECT / "docs/extending.md"
@@ -83,6 +87,14 @@ def shipping(tmp_path: Path, broker: DevBroker, readers: Path, make_topic: Calla
 def of(kind: str, options: dict[str, Any], **more: Any) -> dict[str, Any]:
     """A source section."""
     return {"type": "datasource", "class": kind, "options": {name: str(value) for name, value in options.items()}, **more}
+
+
+def be_impatient(planner: ReaderProcess, seconds: float) -> None:
+    """It may take so long from now on. Its start, which has imports to do, had all the time that a busy machine wants."""
+    planner._timeout = seconds
+    with socket.socket(fileno=os.dup(planner._connection.fileno())) as connection:
+        for direction in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            connection.setsockopt(socket.SOL_SOCKET, direction, struct.pack("ll", int(seconds), 0))
 
 
 def arrived(bootstrap: str, topic: str, field: str = "id", count: int | None = None) -> list[Any]:
