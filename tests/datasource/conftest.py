@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from copycat_agent.sources.datasource.reader_process import ReaderProcess
 from tests.rig.kafka import consume
 from tests.rig.shipping import Shipping, running_here
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from copycat_agent.dev_broker import DevBroker
-    from copycat_agent.sources.datasource.reader_process import ReaderProcess
 
 PROJECT = Path(__file__).parents[2]
 PAGE = PROJECT / "docs/extending.md"
@@ -89,12 +89,15 @@ def of(kind: str, options: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"type": "datasource", "class": kind, "options": {name: str(value) for name, value in options.items()}, **more}
 
 
-def be_impatient(planner: ReaderProcess, seconds: float) -> None:
-    """It may take so long from now on. Its start, which has imports to do, had all the time that a busy machine wants."""
-    planner._timeout = seconds
-    with socket.socket(fileno=os.dup(planner._connection.fileno())) as connection:
-        for direction in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
-            connection.setsockopt(socket.SOL_SOCKET, direction, struct.pack("ll", int(seconds), 0))
+class UnhurriedStart(ReaderProcess):
+    """Its time-out holds once it is up: what it imports takes long on a busy machine."""
+
+    def __init__(self, name: str, options: dict[str, str], timeout: float) -> None:
+        super().__init__(name, options, 100)
+        self._timeout = timeout
+        with socket.socket(fileno=os.dup(self._connection.fileno())) as connection:
+            for direction in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+                connection.setsockopt(socket.SOL_SOCKET, direction, struct.pack("ll", int(timeout), 0))
 
 
 def arrived(bootstrap: str, topic: str, field: str = "id", count: int | None = None) -> list[Any]:

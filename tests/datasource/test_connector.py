@@ -14,8 +14,7 @@ import psutil
 import pytest
 
 from copycat_agent.sources.datasource import source as datasource_source
-from copycat_agent.sources.datasource.reader_process import ReaderProcess
-from tests.datasource.conftest import arrived, be_impatient, of
+from tests.datasource.conftest import UnhurriedStart, arrived, of
 from tests.rig.kafka import consume
 from tests.rig.waiting import wait_until
 
@@ -130,14 +129,6 @@ def test_what_plans_may_be_killed_and_nothing_is_lost_or_sent_twice(guarantee: s
         assert seen(shipping, begin + 999) == list(range(1, begin + 1000))
     shipping.stop()
     assert seen(shipping) == list(range(1, 3001))
-
-
-class UnhurriedStart(ReaderProcess):
-    """The time-out holds once it is up: what it imports takes long on a busy machine."""
-
-    def __init__(self, name: str, options: dict[str, str], timeout: float) -> None:
-        super().__init__(name, options, 100)
-        be_impatient(self, timeout)
 
 
 def failing_with(shipping: Shipping, words: str) -> Status | None:

@@ -17,7 +17,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.datasource.reader_process import ReaderFaultError, ReaderProcess
 from copycat_agent.sources.datasource.source import DATASOURCE, DataSourceOptions, DataSourceReader
-from tests.datasource.conftest import be_impatient
+from tests.datasource.conftest import UnhurriedStart
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -189,10 +189,9 @@ def test_a_simple_reader_that_grows_and_whose_range_failed_is_asked_for_the_same
 
 
 def test_a_planner_that_does_not_even_read_a_question_is_killed(write: Callable[..., DataSourceOptions]) -> None:
-    planner = ReaderProcess(write(READS).class_, {}, 100)
+    planner = UnhurriedStart(write(READS).class_, {}, 2)
     try:
         psutil.Process(planner.pid).suspend()
-        be_impatient(planner, 2)
         with pytest.raises(RetriableError, match=r"has not answered \(commit\) within 2 s: its process was killed"):
             planner.ask("commit", end="x" * 2**24)
         assert planner.is_gone

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.rig.agent import AgentProcess
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")

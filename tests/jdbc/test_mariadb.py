@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.rig.agent import AgentProcess
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(not has_mariadb(), reason="mariadb-server is not installed")]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.skipif(not has_mariadb(), reason="mariadb-server is not installed")]
 
 
 @pytest.fixture(scope="module")

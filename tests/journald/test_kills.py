@@ -78,7 +78,7 @@ def test_journalctl_a_worker_and_the_agent_are_killed_and_each_entry_is_there_on
         goes_on()
         kinds: tuple[Callable[[AgentProcess], list[psutil.Process]], ...] = (journalctls, workers)
         for of_kind in kinds:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 120
             while not any(map(killed, of_kind(agent))):
                 assert time.monotonic() < deadline, of_kind
                 time.sleep(0.005)

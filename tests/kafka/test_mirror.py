@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import threading
@@ -13,6 +14,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from copycat_agent.dlq import Replay
+from copycat_agent.errors import BusyError
 from copycat_agent.sources.kafka import kafka_source
 from tests.kafka.conftest import Sent, Writer, delete_records, numbered, of, send, whole
 from tests.rig.kafka import consume, create_topic, delete_topic, unique_topic
@@ -165,10 +167,15 @@ def test_a_topic_made_anew_ends_the_connector_with_words(shipping: Mirror) -> No
 
 
 def _troubles(shipping: Mirror) -> str:
-    assert shipping._worker is not None
-    connector = shipping._worker._find(shipping.name).connector
-    views = connector.ask(lambda source: source.files(), 60) if connector else None  # a busy one answers late
-    return " ".join(one.why for one in views or ())
+    worker = shipping._worker
+    assert worker is not None
+
+    def answer() -> list[str]:
+        with contextlib.suppress(BusyError):
+            return [" ".join(one.why for one in worker.files(shipping.name))]
+        return []
+
+    return wait_until(answer, 60, "the connector is busy")[0]
 
 
 def test_a_missing_topic_is_told_and_read_once_it_is_there(shipping: Mirror) -> None:

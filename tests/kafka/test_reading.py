@@ -7,6 +7,7 @@ import json
 import re
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -394,12 +395,12 @@ def test_a_client_of_a_read_that_nobody_ends_is_closed(broker: DevBroker, topic:
 
 def test_many_reads_keep_one_timer_between_them(broker: DevBroker, topic: str) -> None:
     send(broker.bootstrap, topic, numbered(0, 5))
-    reading = Reading(options(broker.bootstrap, topic))
+    reading, before = Reading(options(broker.bootstrap, topic)), {*threading.enumerate()}
     for _ in range(5):
         assert len(reading.values(1)) == 1
-    calls = [one.function for one in threading.enumerate() if isinstance(one, threading.Timer)]
-    ours = [one for one in calls if getattr(one, "__self__", None) is reading.source._reader]
-    assert len(ours) == 1, "readers of other tests may have one, too"
+    begun: list[Any] = [one.function for one in threading.enumerate() if isinstance(one, threading.Timer) and one not in before]
+    timers = Counter(getattr(one, "__self__", one) for one in begun)
+    assert {*timers.values()} == {1}, "readers of other tests may have one, too"
 
 
 def test_an_aborted_stretch_that_takes_long_to_pass_is_passed_step_by_step(
