@@ -48,19 +48,22 @@ class Watcher:
             return
         self.queue.start()
 
-    def watch(self, wake: Wake, directories: Collection[str]) -> None:
-        """Sends events in exactly `directories` to `wake` from now on. What cannot be watched is left to scans, with one warning."""
+    def watch(self, wake: Wake, directories: Collection[str]) -> bool:
+        """Sends events in exactly `directories` to `wake` from now on. What cannot be watched is left to scans, with one warning.
+
+        Returns whether that is new for one of them: what changed in it after it was listed, and before now, has sent no event.
+        """
         with contextlib.ExitStack() as opened:  # before the lock, as nearly everything that may hang with a mount
             present = {path: directory for path in directories if (directory := _directory(path))}
             new = {path: found for path, directory in present.items() if (found := self._open(path, directory, wake, opened))}
             with self._lock:
                 if (queue := self.queue) is None:
-                    return
+                    return False
                 for path in self._wanted.get(wake, frozenset()) - present.keys():
                     self._leave(queue, path, wake)
-                for path, (descriptor, directory) in new.items():
-                    self._join(queue, path, descriptor, directory, wake)
+                have_joined = [self._join(queue, path, descriptor, directory, wake) for path, (descriptor, directory) in new.items()]
                 queue.step_seconds = min(self._steps, default=queue.step_seconds)
+                return any(have_joined)
 
     def unwatch(self, wake: Wake) -> None:
         """Ends the events for `wake`."""
@@ -101,8 +104,8 @@ class Watcher:
         place = self._places.get(path)
         return place if place is not None and place.descriptor is not None and place.directory == directory else None
 
-    def _join(self, queue: PacedQueue, path: str, descriptor: int, directory: Directory, wake: Wake) -> None:
-        """Watches the directory for `wake`, and for those that watched the former directory of its name."""
+    def _join(self, queue: PacedQueue, path: str, descriptor: int, directory: Directory, wake: Wake) -> bool:
+        """Watches the directory for `wake`, and for those that watched the former directory of its name. Returns whether it can."""
         place = self._place(path, directory)
         if place is None:
             before = self._places.get(path)
@@ -114,6 +117,7 @@ class Watcher:
             if wake not in self._wanted:
                 self._steps[wake.step_seconds] += 1
             self._wanted[wake] = self._wanted.get(wake, frozenset()) | {path}
+        return place is not None
 
     def _begin(self, queue: PacedQueue, place: WatchedDirectory, opened: int) -> WatchedDirectory | None:
         """Watches an open directory in the kernel. Returns None if that fails; the connectors try again at their next scan."""

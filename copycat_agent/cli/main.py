@@ -171,8 +171,12 @@ def copycat(
         bool, typer.Option("--failpoints", help="List the places where a test can make the agent die, and end.")
     ] = False,
     output: Annotated[Format, typer.Option("--format", help="With --failpoints: text or json.")] = Format.TEXT,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version, and end.")] = False,
 ) -> None:
-    """Ships log files and spool directories to Kafka, at least once or exactly once."""
+    """Ship log files, dropped files and other records to Kafka, and topics to files, at least once or exactly once."""
+    if show_version:
+        version()
+        raise typer.Exit(exits.GOOD)
     if show_failpoints:
         typer.echo(listing(output))
         raise typer.Exit(exits.GOOD)

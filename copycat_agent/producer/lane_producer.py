@@ -242,6 +242,9 @@ class LaneProducer(TaskProducer):
                 self._shared.took(time.monotonic() - begun)
         except CopycatError as refused:
             refusal = refused
+        except BaseException as bug:
+            refusal = RetriableError(f"{self._fencing()}: {type(bug).__name__}")  # nobody may take this id for fenced
+            raise
         finally:
             self._fenced.set_result(refusal)
 

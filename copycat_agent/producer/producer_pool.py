@@ -192,18 +192,21 @@ class ProducerPool:
         The library queues its statistics, 12 KB each, until they are polled: a producer without polls would leak 300 MB a day.
         """
         now = self._clock()
-        with self._lock:
-            old = [one for index, one in enumerate(self._free) if now - one.at > self._idle_timeout_seconds(index)]
-            self._free = [one for one in self._free if one not in old]
-            unused = [task for task, lane in self._lanes.items() if now - lane.used > LANE_IDLE_SECONDS]
-            leaving: list[TaskProducer | TaskLane] = [*(one.producer for one in old), *(self._lanes.pop(task) for task in unused)]
-            for one in self._free:
-                one.producer.poll_idle()
-            for lane in self._lanes.values():
-                lane.steps.poll_idle()
-            self._learnt = {task: learnt for task, learnt in self._learnt.items() if now - learnt.used <= FORGET_SECONDS}
-        for each in leaving:
-            each.close()
+        leaving: list[TaskProducer | TaskLane] = []
+        try:
+            with self._lock:
+                old = [one for index, one in enumerate(self._free) if now - one.at > self._idle_timeout_seconds(index)]
+                self._free = [one for one in self._free if one not in old]
+                unused = [task for task, lane in self._lanes.items() if now - lane.used > LANE_IDLE_SECONDS]
+                leaving += [*(one.producer for one in old), *(self._lanes.pop(task) for task in unused)]
+                self._learnt = {task: learnt for task, learnt in self._learnt.items() if now - learnt.used <= FORGET_SECONDS}
+                for one in self._free:
+                    one.producer.poll_idle()
+                for lane in self._lanes.values():
+                    lane.steps.poll_idle()
+        finally:  # nobody else knows them any more
+            for each in leaving:
+                each.close()
 
     def _idle_timeout_seconds(self, index: int) -> float:
         """Returns how long a free producer is kept."""

@@ -120,7 +120,8 @@ class ConnectorIO:
         orders = self._orders
         grown, other = orders.wake.take() if orders.wake.has_news else ((), False)
         ended = tuple(task for task, (_, results) in self._in_flight.items() if results.done())
-        reported = tuple(task for task, reports in self._reports.items() if reports)  # after `ended`: the last report comes first
+        # Read after `ended`, so that the last report of an ended batch is taken in before its results.
+        reported = tuple(task for task, reports in self._reports.items() if reports)
         if self._reports and self._taps.is_used:
             self._end_untapped()
         if at_once := orders.at_once:
@@ -138,7 +139,8 @@ class ConnectorIO:
         begin = time.monotonic()
         changes = self.source.scan()
         seconds = time.monotonic() - begin
-        self._tools.watcher.watch(self._orders.wake, self.source.directories)
+        if self._tools.watcher.watch(self._orders.wake, self.source.directories):
+            self._orders.wake.changed()
         return LookResult(changes, seconds)
 
     def _submit(self, wanted: effects.Submit) -> None:
@@ -201,7 +203,7 @@ class ConnectorIO:
             self._heed_growth()
         results = self._delivery.handle_results(batch, self._reached.pop(task, ReportedOffsets()).apply(_of_all(batch, pending.result())))
         if not isinstance(results, tuple):
-            self._in_flight[task] = batch, results  # the delivery itself wakes the connector
+            self._await(batch, results)
             return None
         failpoints.hit("answered")
         for result in results:

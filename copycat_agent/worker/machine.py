@@ -194,7 +194,7 @@ class ConnectorMachine:
             self.has_results = True
             results = yield from self._do(effects.CollectResults(task))
             if results is None:  # known later
-                self._in_flight[task] = flight
+                self._in_flight[task] = flight._replace(careful=False)  # others need not wait for that
                 continue
             if self._schedule.limits is not None:
                 self._schedule.limits.give_back(flight.grant, (result.counts for result in results))
@@ -265,8 +265,10 @@ class ConnectorMachine:
         """Gives every idle task its share of what is unread."""
         delivery, policy, limits = self._definition.delivery, self._retry_policy, self._schedule.limits
         careful = policy.careful or policy.backoff.active  # the next batch is an attempt: small, and one at a time
-        tasks = [TaskId(self._definition.name, number) for number in range(1 if careful else delivery.tasks_max)]
+        tasks = [TaskId(self._definition.name, number) for number in range(delivery.tasks_max)]
         idle = [task for task in tasks if task not in self._in_flight and self._delivery.is_free(task.number)]
+        if careful:
+            idle = [] if any(flight.careful for flight in self._in_flight.values()) else idle[:1]
         for index, task in enumerate(idle):
             if limits is not None and limits.seconds_left() > 0:
                 return
@@ -281,7 +283,7 @@ class ConnectorMachine:
             may_stay = self._delivery.may_stay and self._schedule.may_stay and not (careful or self._until_idle)
             stay = plan.follow_seconds if may_stay else 0.0
             yield from self._do(effects.Submit(task, splits, min(most, grant.bytes or most), plan.max_seconds, grant.records, stay))
-            self._in_flight[task] = InFlightBatch(self._now, grant, self._now, stays=stay > 0, files=len(splits))
+            self._in_flight[task] = InFlightBatch(self._now, grant, self._now, stays=stay > 0, careful=careful, files=len(splits))
             self._schedule.plan_at = self._now + self._schedule.linger
 
     @property

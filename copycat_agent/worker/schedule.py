@@ -101,13 +101,14 @@ class InFlightBatch(NamedTuple):
     """A batch in flight: when it was submitted or last reported, and its limits.
 
     `begun`: when it was submitted. `stays`: it may stay at the ends of its files, and was not asked to end. `files`: how many it has.
-    `reported`: it has reported at least once.
+    `reported`: it has reported at least once. `careful`: it is an attempt after an error, beside which no other one is made.
     """
 
     since: float
     grant: BatchLimits
     begun: float
     stays: bool = False
+    careful: bool = False
     files: int = 0
     reported: bool = False
 

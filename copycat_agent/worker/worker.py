@@ -335,7 +335,7 @@ class Worker:
         mounts = self._tools.loop.mounts  # while one hangs, `hung` has to know whose batches may be in it
         self._leaving = [one for one in self._leaving if not one.ended or mounts.hung_seconds(one.mount_user)]
         still_running = tuple(one for one in self._leaving if not one.ended and one.definition.name in names)
-        handle.connector = Connector(
+        connector = Connector(
             handle.definition,
             self._tools,
             handle.metrics,
@@ -344,7 +344,8 @@ class Worker:
             paused=handle.target == "paused",
             on_change=self._tell,
         )
-        handle.connector.start()
+        connector.start()  # first: one that cannot be started would count as running
+        handle.connector = connector
 
     def _take_over(self, handle: ConnectorHandle) -> None:
         """Takes over the offsets of its earlier names. Called before it begins; raises what the store raises."""

@@ -132,7 +132,8 @@ def test_the_usage_names_the_program(copycat: Callable[..., Done]) -> None:
     assert "Usage: copycat run" in done.stdout or "Usage: python -m copycat_agent run" in done.stdout
 
 
-def test_version_is_one_line(copycat: Callable[..., Done]) -> None:
-    done = copycat("version")
+@pytest.mark.parametrize("argument", ["version", "--version"])
+def test_version_is_one_line(copycat: Callable[..., Done], argument: str) -> None:
+    done = copycat(argument)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") == 1

@@ -29,6 +29,9 @@ class FakeClient:
     def __init__(self, *_: object, **__: object) -> None:
         pass
 
+    def poll_idle(self) -> None:
+        """Nothing to serve."""
+
     def close(self, *_: object) -> None:
         """Nothing to free."""
 
@@ -110,6 +113,30 @@ def test_a_round_that_goes_wrong_is_not_the_last(producers: Watched, caplog: pyt
     wait_until(lambda: producers.rounds > 2, 60, "it has ended")
     assert "could not be looked after" in caplog.text
     assert "secret" not in caplog.text
+
+
+def test_an_old_producer_is_closed_although_another_one_cannot_be_polled(clock: Clock) -> None:
+    closed: list[object] = []
+
+    class Kept(FakeClient):
+        broken, batch_bytes = False, 1
+
+        def poll_idle(self) -> None:
+            raise ValueError("bug")
+
+        def close(self, *_: object) -> None:
+            closed.append(self)
+
+    producers = ProducerPool(FakeClient, make_producer=cast("Any", Kept), look_seconds=3600, clock=clock)
+    task = TaskId("app", 0)
+    old, other = producers.take(task, OPTIONS), producers.take(task, OPTIONS)
+    producers.give_back(task, OPTIONS, old)
+    clock.ahead_seconds = producer_pool.IDLE_SECONDS + 1
+    producers.give_back(task, OPTIONS, other)
+    with pytest.raises(ValueError, match="bug"):
+        producers.poll_idle()
+    assert closed == [old]
+    producers.close()
 
 
 @pytest.fixture

@@ -256,6 +256,18 @@ def test_a_stop_request_ends_getting_ready() -> None:
     steps.close()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_bug_while_an_id_is_fenced_does_not_count_as_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(lane_producer, "classify", fail)
+    steps = KafkaSteps(KafkaOptions(bootstrap_servers=(f"127.0.0.1:{free_port()}",)), "test")
+    with pytest.raises(RetriableError, match="MemoryError"):
+        steps.ready(steps.prepare("copycat.u.app.0.0"))
+    steps.close()
+
+
 def test_closing_does_not_wait_for_a_network_that_is_silent(proxied_broker: ProxiedBroker) -> None:
     with world(proxied_broker.bootstrap) as there:
         handle = there.begun()

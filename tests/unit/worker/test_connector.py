@@ -21,11 +21,12 @@ from tests.scenarios.log_files import descriptors
 from tests.unit.worker.doubles import NO_ROOM, MoodyStore, ScriptedExecutor, definition, fails, read_all, read_lines, settled, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from copycat_agent.model import Batch
     from copycat_agent.sources import Changes
+    from copycat_agent.wake import Wake
     from copycat_agent.watch import Watcher
     from tests.unit.worker.doubles import Results
 
@@ -547,6 +548,21 @@ def test_files_are_closed_whatever_goes_wrong_at_the_end(
     wait_until(lambda: worker.statuses()[0].lag.open_files == 1, message="it is open")
     worker.stop(5)
     assert descriptors(tmp_path / "logs") == []
+
+
+def test_what_comes_between_a_listing_and_its_watch_is_found_without_waiting_for_a_scan(
+    run: Callable[..., Worker], store: MoodyStore, watcher: Watcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, watch = tmp_path / "logs" / "late", watcher.watch
+
+    def watch_later(wake: Wake, directories: Collection[str]) -> bool:
+        if directories and not late.exists():
+            write(late, "one")
+        return watch(wake, directories)
+
+    monkeypatch.setattr(watcher, "watch", watch_later)
+    run(ScriptedExecutor(), source={"scan_interval": 3600})
+    wait_saved(store, late, len("one\n"))
 
 
 def test_a_watcher_that_fails_does_not_keep_a_successor_waiting(

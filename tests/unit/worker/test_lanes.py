@@ -182,6 +182,27 @@ def test_while_one_lane_is_doubtful_the_others_go_on(run: Run, store: MoodyStore
     assert sum(batch.splits[0].path == str(one) for batch in executor.batches) == 1
 
 
+def test_after_an_error_a_doubtful_lane_does_not_keep_the_others_from_the_next_attempt(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path
+) -> None:
+    one, two = tmp_path / "logs" / "a", tmp_path / "logs" / "b"
+    write(one, "one")
+
+    def kafka_goes(batch: Batch) -> Results:
+        kafka.away = BlockedError("no broker answers", "start it")
+        kafka.take(batch)
+        return gone(batch)
+
+    executor = ScriptedExecutor(kafka_goes, undone, otherwise=kafka.commits)
+    worker = run(executor, tasks_max=3)
+    wait_state(worker, State.BLOCKED)
+    size = write(two, "other")
+    wait_saved(store, two, size)
+    assert [batch.task.number for batch in executor.batches] == [0, 1, 1]
+    kafka.away = None
+    wait_saved(store, one, len("one\n"))
+
+
 def test_a_stop_waits_for_no_answer_that_kafka_owes(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
     path = tmp_path / "logs" / "a"
     size = write(path, "one")

@@ -61,7 +61,7 @@ class Archives:
         self._take_over = take_over
         self._log = log
         self._barriers: dict[TrackedFile, tuple[TrackedFile, int, float]] = {}
-        self._asked: dict[SourcePartition, tuple[Saved, ...]] = {}
+        self._asked: dict[SourcePartition, tuple[TrackedFile, tuple[Saved, ...]]] = {}
         self._askers: dict[SourcePartition, TrackedFile] = {}
         self._expected: set[TrackedFile] = set()
 
@@ -86,10 +86,16 @@ class Archives:
         self._followed.note_readable(file)
 
     def let_go(self, *, at_once: bool) -> None:
-        """Stops following files that are read only as the rest of another one if a task has found that they are not."""
+        """Stops following files that are read only as the rest of another one if a task has found that they are not.
+
+        Forgets what was asked of files that are gone.
+        """
         for file in [one for one in self._expected if _is_no_rest(one, at_once=at_once)]:
             self._expected.discard(file)
             self._followed.remove(file)
+        if any(map(_is_gone, (file for file, _ in self._asked.values()))):
+            self._asked = {partition: asked for partition, asked in self._asked.items() if not _is_gone(asked[0])}
+            self._askers = {partition: file for partition, file in self._askers.items() if not _is_gone(file)}
 
     def ask(self, file: TrackedFile) -> bool:
         """Lets the task of its next split find out what a packed file is the rest of. Has no effect on other files.
@@ -106,7 +112,7 @@ class Archives:
         asking = (self._askers.get(one.saved[0], file) for one in origins)
         if any(other is not file and other.in_flight for other in asking):
             return False
-        self._asked[file.partition] = tuple(one.saved for one in origins)
+        self._asked[file.partition] = file, tuple(one.saved for one in origins)
         self._askers.update((one.saved[0], file) for one in origins if not one.is_there)
         file.set_origins(tuple(one.saved[1] for one in origins), tuple(one.size for one in origins))
         return True
@@ -131,7 +137,7 @@ class Archives:
 
     def answered(self, file: TrackedFile, result: SplitResult, changes: Changes) -> None:
         """Takes in what a task found a packed file to be the rest of. `changes` hold its progress. Has no effect on other files."""
-        asked = self._asked.get(file.partition, ())
+        _, asked = self._asked.get(file.partition, (file, ()))
         kept = result.unpacked_size if result.unpacked_size >= 0 else -1
         if 0 <= result.origin < len(asked):
             partition, offset = asked[result.origin]
@@ -215,6 +221,10 @@ def _origin_there(saved: Saved, disk_size: int) -> _ArchiveOrigin:
 def _is_no_rest(file: TrackedFile, *, at_once: bool) -> bool:
     is_looked_at = not (file.removed or file.in_flight or file.offset.position) and file.ending.stalled_size == file.size
     return is_looked_at and (at_once or similarity.is_quiet(file))
+
+
+def _is_gone(file: TrackedFile) -> bool:
+    return file.removed and not file.in_flight
 
 
 def _has_head(offset: SourceOffset, head: bytes) -> bool:

@@ -142,7 +142,7 @@ class Newcomers:
     def copied(self, partition: SourcePartition) -> int:
         """Returns how many bytes of a previous generation are in a copy that is read as a file of its own."""
         file = self._copies.pop(partition, None)
-        return 0 if file is None else file.provenance.copied
+        return 0 if file is None else file.provenance.copied_of(partition)
 
     def take_rest(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset, changes: Changes, why: str) -> None:
         """Lets `file` continue where another partition ends, which is given up for it. `why` is a message."""
@@ -161,6 +161,7 @@ class Newcomers:
         if end > start:
             why = "written between a copy of the file and its end"
             self._followed.lost.add(partition, offset.path, start, end, why, changes)
+        self._copies.pop(partition, None)
         self._followed.unfollowed.forget(partition, changes)
 
     def _may_be_rest(self, file: TrackedFile) -> bool:
