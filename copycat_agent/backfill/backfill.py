@@ -34,7 +34,7 @@ from copycat_agent.spark.cluster_host import ClusterHost, is_cluster
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import JobExecutor
 from copycat_agent.transactions.entries import head_entry, id_entry, name_entry, partition_of, position_entries, transactional_id
-from copycat_agent.transactions.protocol import Entry, Lines, Step, Steps, perform
+from copycat_agent.transactions.protocol import Entry, Procedure, Step, Steps, perform
 from copycat_agent.watch import Watcher
 from copycat_agent.worker import State, Status, Worker
 
@@ -93,7 +93,7 @@ def _tell(transactional_id: str, place: OffsetsPartition, entries: Sequence[Entr
         perform(_transaction(transactional_id, place, entries[begin : begin + MOST]), cast("Steps", access))
 
 
-def _transaction(transactional_id: str, place: OffsetsPartition, entries: Sequence[Entry]) -> Lines[None]:
+def _transaction(transactional_id: str, place: OffsetsPartition, entries: Sequence[Entry]) -> Procedure[None]:
     handle = yield Step("prepare", (transactional_id,))
     try:
         yield Step("ready", (handle,))

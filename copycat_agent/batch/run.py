@@ -236,7 +236,7 @@ class BatchRun:
             self._blocked(progress, stop.error, begun)
 
     def _comes_too_early(self, progress: SplitProgress) -> bool:
-        """Returns whether the older generation has data left, which has to go first: the next batch has both."""
+        """Returns whether the older file of the log has data left, which has to go first: the next batch has both."""
         before = self._by_partition.get(progress.split.after) if progress.split.after else None
         return before is not None and not before.at_end
 

@@ -94,7 +94,7 @@ class QuerySender:
         return None
 
     def among(self, records: list[int]) -> list[dict[str, Any] | bool | None] | None:
-        """Returns the query's fields of consecutive records, by their query numbers; None for a record that it dropped, or was not sent.
+        """Returns the query's fields of consecutive records, by their query numbers; None for one that it dropped, or that was not sent.
 
         True for a record that has to be handled by itself. None when all have to be.
         """

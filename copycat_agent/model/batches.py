@@ -150,9 +150,9 @@ class Split(Compact):
     of lines: the file has been quiet long enough, and lines written later belong to another record. `origins` are offsets of files that
     this packed file may continue: the task goes on after the first of them whose bytes it holds, and begins at byte 0 when it holds those
     of none. `origin_sizes` are the sizes of these files in bytes, -1 or absent where unknown: a packed file that holds more was not made
-    from that file. `after` is the older generation of the same log, whose rest is sent first: in a batch with a split of it, nothing of
-    this split is sent before. `stretch` is what to read of a source without files; positions are then record numbers. Replaying a split is
-    always safe.
+    from that file. `after` is the partition of the older file of the same log, whose rest is sent first: in a batch with a split of
+    it, nothing of this split is sent before. `stretch` is what to read of a source without files; positions are then record numbers.
+    Replaying a split is always safe.
     """
 
     partition: SourcePartition

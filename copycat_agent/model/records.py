@@ -41,7 +41,10 @@ class TaskId(NamedTuple):
 
 
 class SourcePartition(NamedTuple):
-    """The owner of an offset. `key` names one generation of one file (`sources.files.identity`), and is never a path alone."""
+    """What an offset belongs to: one generation of one file, named by `key` (`sources.files.identity`), or a source's own partition.
+
+    `key` is never a path alone.
+    """
 
     connector: str
     key: str

@@ -153,7 +153,7 @@ class LaneProducer(TaskProducer):
         failpoints.hit("sending")
 
     def flush_entries(self) -> None:
-        """`flush` when entries of the offsets topic were sent, too: without the failpoint `sending`."""
+        """Does what `flush` does after entries of the offsets topic were sent, but does not hit the failpoint `sending`."""
         try:
             super().flush()
         except BaseException:

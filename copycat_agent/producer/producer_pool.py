@@ -172,7 +172,7 @@ class ProducerPool:
         return learnt
 
     def _start_keeper(self) -> None:
-        """Start the thread that looks after idle producers, with the first of them: it belongs to this process, after the fork."""
+        """Starts the thread that looks after idle producers, with the first of them: it has to belong to this process, after the fork."""
         if self._keeper is None:
             keeper = threading.Thread(target=self._look_after, name="producers", daemon=True)
             with contextlib.suppress(RuntimeError):  # no more threads: the next batch tries again

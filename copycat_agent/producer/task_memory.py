@@ -304,7 +304,7 @@ class TransactionalState:
     def first_wait_seconds(self) -> float:
         """Returns how long the first call to fence waits: one and a half times what fencing usually takes.
 
-        One in four clients misses that its connection is up, and looks again when called again, or after half a second.
+        About one client in four does not notice that its connection is up until the next call, or for half a second.
         """
         if self.is_unanswered:
             return SLICE_SECONDS

@@ -157,8 +157,9 @@ class Source(Protocol):
         """
 
     def ripen(self, *, at_once: bool) -> float:
-        """Makes ready what only time ends, such as an unfinished record. Returns when to call again (`time.monotonic()`).
+        """Ends records that have timed out, such as an unfinished last line.
 
+        Returns when the next one is due (`time.monotonic()`), inf for never.
         `at_once`: this is a run to the end, in which nothing waits for its time.
         """
 

@@ -22,7 +22,7 @@ PER_BATCH = 128
 """Most partitions of one batch, whose files are open while it runs."""
 
 CROWD = 1000
-"""The sum over more members than this is cached."""
+"""A sum over more members than this is cached."""
 KEEP_SECONDS = 0.5
 KEEP_COST = 20.0
 """A cached sum is valid for `KEEP_SECONDS`, or for `KEEP_COST` times as long as it took, whichever is longer."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from copycat_agent.errors import BehindError, CopiedError, PositionsError, RenamedError, RetriableError
 from copycat_agent.model import Head, LaneId, OffsetsPartition, Position
 from copycat_agent.transactions.entries import names_in, steps
-from copycat_agent.transactions.protocol import Entry, Lines, Step
+from copycat_agent.transactions.protocol import Entry, Procedure, Step
 
 AT_ONCE = 20_000
 """The most entries read at a time: of a larger read, `producer.transactional` frees entries that later ones replace."""
@@ -35,7 +35,7 @@ class Claim(NamedTuple):
     head: Head
 
 
-def read_back(claims: Sequence[Claim], ends: Mapping[Name, int], connector: str, *, whole: bool) -> Lines[None]:
+def read_back(claims: Sequence[Claim], ends: Mapping[Name, int], connector: str, *, whole: bool) -> Procedure[None]:
     """Raises RetriableError unless `claims`, in their order, are all steps that their lanes have taken since those were read.
 
     `ends` is the offset up to which the partition of each key was read for the final result. `whole`: its other lanes must not have moved
@@ -53,7 +53,7 @@ def read_back(claims: Sequence[Claim], ends: Mapping[Name, int], connector: str,
             raise _stale(mine[0].place, connector, lanes)
 
 
-def _entries(place: OffsetsPartition, since: int) -> Lines[list[Entry]]:
+def _entries(place: OffsetsPartition, since: int) -> Procedure[list[Entry]]:
     end = yield Step("end", (place,))
     entries: list[Entry] = []
     for begin in range(since, end, AT_ONCE):

@@ -21,7 +21,7 @@ from copycat_agent import failpoints
 from copycat_agent.errors import CopycatError, FencedError
 from copycat_agent.model import Head, LaneOutcome, LanePlan, Position
 from copycat_agent.transactions.entries import head_entry, position_entries, read, transactional_id
-from copycat_agent.transactions.protocol import Handle, Lines, Step
+from copycat_agent.transactions.protocol import Handle, Procedure, Step
 
 _LOOK_STEPS = 64
 """The end of the partition is looked up once in this many steps, before a head is sent there; readers of the lane need not look before it.
@@ -53,7 +53,7 @@ class LaneWriter:
         self._open: Handle | None = None
         self._next: Handle | None = None
 
-    def begin(self, plan: LanePlan) -> Lines[Handle]:
+    def begin(self, plan: LanePlan) -> Procedure[Handle]:
         """Returns a producer with an open transaction. Raises FencedError when the head is not as planned, and what the steps raise.
 
         After any error nothing is open, and nothing is sent.
@@ -67,14 +67,14 @@ class LaneWriter:
             self._next = yield from self._prepare(plan, plan.head.seq + 1)
         return self._open
 
-    def _prepare(self, plan: LanePlan, seq: int) -> Lines[Handle | None]:
+    def _prepare(self, plan: LanePlan, seq: int) -> Procedure[Handle | None]:
         """Returns a producer for a step that is not taken yet; None if that fails now, since nothing depends on it."""
         try:
             return (yield Step("prepare", (transactional_id(plan.lane, seq),)))
         except CopycatError:
             return None
 
-    def _get_ready(self, plan: LanePlan) -> Lines[None]:
+    def _get_ready(self, plan: LanePlan) -> Procedure[None]:
         prepared, self._prepared = self._prepared, None
         if prepared is not None and prepared.head == plan.head:
             self._open = prepared.handle
@@ -90,7 +90,7 @@ class LaneWriter:
         yield from self._make_sure(plan, self._open)
         yield Step("begin", (self._open,))
 
-    def _make_sure(self, plan: LanePlan, handle: Handle) -> Lines[None]:
+    def _make_sure(self, plan: LanePlan, handle: Handle) -> Procedure[None]:
         """Checks that the head is as planned, and that only `handle` can move it next. Fences before it reads."""
         yield Step("ready", (handle,))
         end = yield Step("end", (plan.place,))
@@ -98,7 +98,7 @@ class LaneWriter:
         head = read(entries, plan.lane.agent, plan.lane.key).heads.get(plan.lane.number, Head())
         _compare(plan, head)
 
-    def finish(self, plan: LanePlan, handle: Handle, positions: Sequence[Position]) -> Lines[LaneOutcome]:
+    def finish(self, plan: LanePlan, handle: Handle, positions: Sequence[Position]) -> Procedure[LaneOutcome]:
         """Commits what was sent, together with `positions`. Never raises a CopycatError: the outcome says what is known."""
         now = Head(plan.head.seq + 1, plan.head.nonce, plan.head.offset)
         assert all(one.seq == now.seq and one.lane == plan.lane.number for one in positions), "a transaction takes one step of one lane"
@@ -123,14 +123,14 @@ class LaneWriter:
             self._prepared = PreparedProducer(now.seq, following, now)
         return LaneOutcome("committed", now)
 
-    def _looked_up(self, plan: LanePlan, now: Head) -> Lines[Head]:
+    def _looked_up(self, plan: LanePlan, now: Head) -> Procedure[Head]:
         """Returns the head to send next; every `_LOOK_STEPS` steps with a newer lower bound of its offset."""
         if now.seq % _LOOK_STEPS == 0:
             with suppress(CopycatError):
                 return now._replace(offset=(yield Step("end", (plan.place,))))
         return now
 
-    def undo(self, plan: LanePlan, handle: Handle, why: Exception | str) -> Lines[LaneOutcome]:
+    def undo(self, plan: LanePlan, handle: Handle, why: Exception | str) -> Procedure[LaneOutcome]:
         """Gives the transaction up. It was never asked to commit, so nothing of it can be committed any more.
 
         After FencedError the outcome is unknown: another process has taken the lane, perhaps for this very batch.
@@ -150,13 +150,13 @@ class LaneWriter:
         self._prepared = PreparedProducer(plan.head.seq, handle, plan.head, is_begun=True)
         return LaneOutcome("idle", plan.head)
 
-    def rest(self) -> Lines[None]:
+    def rest(self) -> Procedure[None]:
         """Frees every producer: no batch follows for a while, or at all."""
         mine = (self._open, self._next, self._prepared and self._prepared.handle)
         self._open = self._next = self._prepared = None
         yield from self._drop(*mine)
 
-    def _make_next_ready(self) -> Lines[None]:
+    def _make_next_ready(self) -> Procedure[None]:
         """Makes the next transaction's producer ready before this one commits. If that fails, the next one reads the head."""
         if self._next is not None:
             try:
@@ -165,7 +165,7 @@ class LaneWriter:
                 following, self._next = self._next, None
                 yield Step("close", (following,))
 
-    def _drop(self, *handles: Handle | None) -> Lines[None]:
+    def _drop(self, *handles: Handle | None) -> Procedure[None]:
         for handle in handles:
             if handle is not None:
                 yield Step("close", (handle,))

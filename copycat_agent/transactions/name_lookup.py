@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from copycat_agent.model import OffsetsPartition
 from copycat_agent.transactions.opening import LaneGroup, OpeningPlan, open_lanes
-from copycat_agent.transactions.protocol import Lines
+from copycat_agent.transactions.protocol import Procedure
 
 PlaceOf = Callable[[str, str], OffsetsPartition]
 """`place_of(agent, key)` returns the partition with the entries of a key."""
@@ -25,21 +25,21 @@ class NameQuery(NamedTuple):
     agent: str = ""
 
 
-def look_up(names: Iterable[NameQuery], asked: OpeningPlan, place_of: PlaceOf) -> Lines[list[LaneGroup]]:
+def look_up(names: Iterable[NameQuery], plan: OpeningPlan, place_of: PlaceOf) -> Procedure[list[LaneGroup]]:
     """Returns the lanes that Kafka has for these names, in their order, nothing for a name that it does not know.
 
     These are the lanes of an id; those under the name itself if a version without ids has positions there; and those of an agent that is
-    gone in any case, since a person says that there are some. `asked` says who asks; its lanes do not matter. Raises what `open_lanes`
+    gone in any case, since a person says that there are some. `plan` says who asks; its lanes do not matter. Raises what `open_lanes`
     raises.
     """
     found: list[LaneGroup] = []
     for one in names:
-        agent = one.agent or asked.agent
+        agent = one.agent or plan.agent
         under_name = LaneGroup(one.name, place_of(agent, one.name), agent=one.agent)
-        there = yield from open_lanes(replace(asked, lanes=under_name, wanted=(0,)))
+        there = yield from open_lanes(replace(plan, lanes=under_name, wanted=(0,)))
         if there.id:
             of_id = LaneGroup(there.id, place_of(agent, there.id), agent=one.agent)
-            told = yield from open_lanes(replace(asked, lanes=of_id, wanted=(0,)))
+            told = yield from open_lanes(replace(plan, lanes=of_id, wanted=(0,)))
             if told.name == one.name:
                 found.append(of_id)
                 continue

@@ -68,20 +68,20 @@ class Step(NamedTuple):
     arguments: tuple[Any, ...] = ()
 
 
-Lines = Generator[Step, Any, T]
+Procedure = Generator[Step, Any, T]
 """A part of the protocol: a generator that yields steps, receives their results or errors, and returns a T."""
 
 
-def perform(lines: Lines[T], performer: Steps) -> T:
-    """Runs `lines` to its end and performs every step with `performer`. Raises what `lines` raises."""
+def perform(procedure: Procedure[T], performer: Steps) -> T:
+    """Runs the procedure to its end and performs every step with `performer`. Raises what the procedure raises."""
     try:
-        step = next(lines)
+        step = next(procedure)
         while True:
             try:
                 answer = getattr(performer, step.name)(*step.arguments)
             except Exception as error:  # noqa: BLE001 - the protocol decides what it means
-                step = lines.throw(error)
+                step = procedure.throw(error)
             else:
-                step = lines.send(answer)
+                step = procedure.send(answer)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]

@@ -25,7 +25,8 @@ _log = logs.get("worker")
 class TargetStates:
     """The state that a person wants for each connector: running, paused or stopped.
 
-    Read from the store once, then kept in memory and in the store. Used under the worker's lock.
+    Read from the store once, then kept in memory and in the store. Changed under the worker's lock, except
+    that a connector's step renames a target when it takes over offsets.
     """
 
     def __init__(self, store: OffsetStore) -> None:
@@ -76,7 +77,7 @@ NOT_NOW = "{} on request, so a run to the end leaves it out; include it again wi
 
 @dataclass(eq=False, slots=True)
 class ConnectorHandle:
-    """Owned by the worker and changed under its lock; any thread may read `status`.
+    """Owned by the worker and changed under its lock, except `inherit`, which a connector's step empties. Any thread may read `status`.
 
     `inherit` are names whose offsets it takes over before its first start, `earlier` those under which Kafka may know it.
     """

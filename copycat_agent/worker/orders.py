@@ -31,7 +31,7 @@ Question = Callable[["Source"], Any]
 
 
 class ConnectorCommands:
-    """Given by any thread, followed by the connector's steps. `wake` also carries file-system events."""
+    """Holds what other threads ask of a connector, whose steps carry it out. `wake` also receives file-system events."""
 
     def __init__(self, *, paused: bool = False) -> None:
         self.wake = Wake()

@@ -41,7 +41,7 @@ _log = logs.get("worker")
 
 
 class Wait(NamedTuple):
-    """Resume at `until` (`time.monotonic()`) or when its `Wake.wakeup` is called. `deaf`: file events alone do not resume it."""
+    """Resume at `until` (`time.monotonic()`), or earlier when `Wake.wakeup` is called. `deaf`: file events alone do not end the wait."""
 
     until: float
     deaf: bool = True

@@ -91,7 +91,7 @@ class Status:
 
     @property
     def has_lanes(self) -> bool:
-        """Returns whether it is exactly once by Kafka transactions."""
+        """Returns whether the connector delivers exactly once by Kafka transactions, and so has lanes."""
         return self.guarantee == "exactly_once" and self.sink == "kafka"
 
     @property

@@ -57,7 +57,7 @@ class ExactlyOnceDelivery:
     may_stay = False
 
     def __init__(self, definition: Definition, store: OffsetStore, opener: LaneOpener, found: OpeningResult, callbacks: Callbacks) -> None:
-        self.place: OffsetsPartition = found.asked.lanes.place
+        self.place: OffsetsPartition = found.plan.lanes.place
         self.cluster = found.snapshot.cluster
         self.heads: dict[int, Head] = dict(found.snapshot.heads)
         """The head of each lane after the last batch that is known and saved. Replaced, never changed in place: any thread may read it."""
@@ -223,7 +223,7 @@ def _is_known(plan: LanePlan, outcome: LaneOutcome | None) -> bool:
 
 
 def _is_written(result: SplitResult, changes: Changes) -> bool:
-    """Returns whether the transaction has the same row of the file as the store is about to save: the driver may have renamed it since."""
+    """Returns whether the transaction wrote this offset with the name and `gone_ms` that the store is about to save; `size` may differ."""
     partition = result.split.partition
     saved = changes.offsets.get(partition)
     if saved is None or partition in changes.forget:

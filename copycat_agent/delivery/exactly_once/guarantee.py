@@ -1,4 +1,8 @@
-"""Opens the lanes of a connector before its source is made, in as many attempts as necessary."""
+"""Opens the lanes of a connector before its source is made, in as many attempts as necessary.
+
+The way of an opening: `ExactlyOnceOpening` (attempts, doubts), `LaneOpener`, `OpeningAttempt` (a thread), `OpeningPlanner` (the request,
+from SQLite), `transactions.opening.open_lanes` (the protocol).
+"""
 
 from __future__ import annotations
 
@@ -97,9 +101,9 @@ class ExactlyOnceOpening:
     def _opened(self, found: OpeningResult) -> ExactlyOnceDelivery:
         """Saves what was found and returns the delivery. Raises what the store raises."""
         failpoints.hit("claimed")
-        name, asked, snapshot = self._definition.name, found.asked, found.snapshot
-        place = asked.lanes.place
-        news = self._store.lanes_opened(name, snapshot.cluster, place, snapshot, _saved_here(asked), keeps_accounts=self._keeps_accounts)
+        name, plan, snapshot = self._definition.name, found.plan, found.snapshot
+        place = plan.lanes.place
+        news = self._store.lanes_opened(name, snapshot.cluster, place, snapshot, _saved_here(plan), keeps_accounts=self._keeps_accounts)
         self._callbacks.count_records(sum((one.counts for one in news), Counts()))
         self._callbacks.count_outcome("openings")
         if news:
@@ -107,9 +111,9 @@ class ExactlyOnceOpening:
         return ExactlyOnceDelivery(self._definition, self._store, self._opener, found, self._callbacks)
 
 
-def _saved_here(asked: OpeningPlan) -> list[tuple[SourcePartition, SavedRow]]:
+def _saved_here(plan: OpeningPlan) -> list[tuple[SourcePartition, SavedRow]]:
     """Returns the rows of the store that were written to Kafka."""
-    return [(partition, offset) for partition, offset in asked.publish if offset is not None]
+    return [(partition, offset) for partition, offset in plan.publish if offset is not None]
 
 
 class ExactlyOnceGuarantee:

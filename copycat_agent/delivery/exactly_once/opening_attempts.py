@@ -1,6 +1,6 @@
 """One attempt to open lanes: its request, made from the store's rows about them, and its steps, on a thread that may wait for Kafka.
 
-If the store does not know which id Kafka has for the connector's name, Kafka is asked that first (`transactions.names`).
+If the store does not know which id Kafka has for the connector's name, Kafka is asked that first (`transactions.name_lookup`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.offsets.lanes import SavedLanes
     from copycat_agent.options import Definition
-    from copycat_agent.transactions.protocol import Lines
+    from copycat_agent.transactions.protocol import Procedure
 
 OPENINGS_AT_ONCE = 5
 """How many connectors of one cluster open their lanes at a time: each holds two producers per lane, and asks the coordinator for them.
@@ -58,7 +58,7 @@ class KafkaAccess(Protocol):
         """Frees what it holds."""
 
 
-Perform = Callable[["Lines[Any]"], Any]
+Perform = Callable[["Procedure[Any]"], Any]
 """`transactions.protocol.perform`, bound to the access of the attempt."""
 
 Ask = Callable[[int, str, Perform], OpeningPlan]
@@ -84,7 +84,7 @@ Rows = Mapping[SourcePartition, SavedRow | None]
 class OpeningResult(NamedTuple):
     """The request of an opening, and what it found."""
 
-    asked: OpeningPlan
+    plan: OpeningPlan
     snapshot: LaneSnapshot
 
 
@@ -106,7 +106,9 @@ class OpeningPlanner:
         kept = self._store.identified(self._name)
         names = self._unknown(kept)
         if names:
-            found = perform(look_up(names, self._asked(kept), lambda agent, key: self._default_partition(agent, key, cluster, partitions)))
+            found = perform(
+                look_up(names, self._shared_plan(kept), lambda agent, key: self._default_partition(agent, key, cluster, partitions))
+            )
             self._store.looked_up(self._name, found)
             kept = self._store.identified(self._name)
         return self._own(kept, cluster, partitions)
@@ -118,7 +120,7 @@ class OpeningPlanner:
         merged = [NameQuery(one.key, one.agent) for one in kept.before if one.place.partition < 0 and not is_connector_id(one.key)]
         return list(dict.fromkeys((*map(NameQuery, own), *merged, *map(NameQuery, earlier))))
 
-    def _asked(self, kept: SavedLanes) -> OpeningPlan:
+    def _shared_plan(self, kept: SavedLanes) -> OpeningPlan:
         """Returns the part that all requests of this connector share. A person's decision is added once it is known whose name it is."""
         identity = self._store.identity
         cluster = "" if kept.adopt == "local" else kept.cluster
@@ -132,7 +134,7 @@ class OpeningPlanner:
             raise made_anew(self._name, own.place, partitions)
         is_new_there = kept.adopt == "local" or kept.place is None or bool(kept.before)
         return replace(
-            self._asked(kept),
+            self._shared_plan(kept),
             lanes=own,
             wanted=self._wanted,
             cluster=kept.cluster,
@@ -144,9 +146,9 @@ class OpeningPlanner:
             checks_name=kept.is_new or kept.registered == self._name,
         )
 
-    def renamed(self, asked: OpeningPlan) -> None:
+    def renamed(self, plan: OpeningPlan) -> None:
         """Notes that the id now belongs to another connector: the next opening asks Kafka which id the name has."""
-        self._store.renamed_since(self._name, asked.lanes.key)
+        self._store.renamed_since(self._name, plan.lanes.key)
 
     def _own_lanes(self, kept: SavedLanes, cluster: str, partitions: int) -> LaneGroup:
         place = kept.place
@@ -235,11 +237,11 @@ class OpeningAttempt:
         try:
             there = access.ensure_topic(OFFSETS_TOPIC), access.cluster_id()
             watched = cast("Steps", _CancellableAccess(access, self))
-            asked = self._ask(*there, lambda lines: perform(lines, watched))
+            plan = self._ask(*there, lambda procedure: perform(procedure, watched))
             try:
-                return OpeningResult(asked, perform(open_lanes(asked), watched))
+                return OpeningResult(plan, perform(open_lanes(plan), watched))
             except RenamedError:
-                self._on_renamed(asked)
+                self._on_renamed(plan)
                 raise
         finally:
             access.close()
@@ -265,21 +267,21 @@ class LaneOpener:
         """Opens every lane that the connector has or had, and those it is to have."""
         return self._begin(self._asking.all)
 
-    def again(self, asked: OpeningPlan, number: int, head: Head, tell: Rows | None = None) -> OpeningAttempt:
-        """Opens one of the lanes in `asked` again (`reopening_plan`), while the others work.
+    def again(self, plan: OpeningPlan, number: int, head: Head, tell: Rows | None = None) -> OpeningAttempt:
+        """Opens one of the lanes in `plan` again (`reopening_plan`), while the others work.
 
         Used to find out the outcome of its last transaction, or to write `tell` to the topic.
         """
-        lanes = replace(asked.lanes, known={number: head})
-        one = replace(asked, lanes=lanes, wanted=(number,), only=frozenset({number}), publish=tuple((tell or {}).items()))
+        lanes = replace(plan.lanes, known={number: head})
+        one = replace(plan, lanes=lanes, wanted=(number,), only=frozenset({number}), publish=tuple((tell or {}).items()))
         return self._begin(lambda *_: one)
 
 
 def reopening_plan(found: OpeningResult) -> OpeningPlan:
     """Returns the request for later openings of single lanes, without what is done already and may be large: publishing and taking over."""
-    lanes = replace(found.asked.lanes, known={})
+    lanes = replace(found.plan.lanes, known={})
     return replace(
-        found.asked,
+        found.plan,
         lanes=lanes,
         cluster=found.snapshot.cluster,
         before=(),

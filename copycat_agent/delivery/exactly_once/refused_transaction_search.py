@@ -40,7 +40,7 @@ class RefusedTransactionSearch:
         ordered = tuple(splits[partition] for partition in self._ends if partition in splits)
         there = {one.partition for one in batch.splits}
         if any(one.after in there and one.after not in splits for one in ordered):
-            ordered = batch.splits  # an older generation was found late, and goes first
+            ordered = batch.splits  # an older file of the log has got more data, and goes first
         return _at_most(replace(batch, splits=ordered), max(1, self._among // 2))
 
     def refused(self, part: Batch, progresses: Sequence[SplitProgress], sent: int) -> bool:

@@ -45,7 +45,7 @@ from copycat_agent.model import (
 )
 from copycat_agent.producer import ProducerPool
 from copycat_agent.producer.producer_pool import TaskLane
-from copycat_agent.transactions.protocol import Lines, perform
+from copycat_agent.transactions.protocol import Procedure, perform
 
 READ_PART, STOP_PART, LATEST_PART = 1 / 3, 7 / 12, 3 / 4
 """Fractions of the transaction's time-out: a batch reads until the first, waits for nothing after the second, never commits after the
@@ -248,8 +248,8 @@ class LaneBatch:
             results[0] = replace(results[0], samples=samples, client=self._lane.steps.take_view(), outcome=done.outcome)
         return tuple(results)
 
-    def _perform(self, lines: Lines[Any]) -> Any:  # noqa: ANN401 - what the lines return
-        return perform(lines, self._lane.steps)
+    def _perform(self, procedure: Procedure[Any]) -> Any:  # noqa: ANN401 - what the procedure returns
+        return perform(procedure, self._lane.steps)
 
 
 class _Clock:

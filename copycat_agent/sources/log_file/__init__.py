@@ -37,8 +37,8 @@ results into offsets to save, and `finish` takes them over once they are saved.
 A rotation under exactly_once: `mv app.log app.log.1`, and the program opens a new `app.log`.
  - A task may be reading the old file: by descriptor, so the rename takes nothing away, and its transaction commits records and offset
    together.
- - The next scan finds a known inode under another name. If `app.log.1` matches, the file is renamed; else it drains. Its row stays
-   unchanged, and nothing is sent again.
+ - The next scan finds a known inode under another name. If `app.log.1` matches, the file is renamed, and its row gets the new name with
+   its next progress; else it drains, and its row gets its present name and `gone_ms`. Nothing is sent again.
  - The new inode is met at byte 0 and gets a row. The name is that of a live log, so it is no copy: it is read unless it is still empty, or
    a batch of the old file, which no pattern finds any more, is in flight: then the next scan decides. `RotationOrder` lets it wait for
    the complete records that the old one had when the new one got its first bytes; it does not wait for an unfinished last line.

@@ -200,7 +200,10 @@ class FileIntake:
         return identity is not None and identity.birth_ns > 0 and self._followed.unfollowed.has_row(identity, Changes())
 
     def _take_up(self, path: str, opened: OpenedFile, changes: Changes, *, first: bool) -> TrackedFile:
-        """Returns the file that was opened, which is followed from now on. Raises OSError, and then nothing has changed."""
+        """Returns the file that was opened, which is followed from now on.
+
+        Raises OSError; then at most a former file of this inode has been entered as lost.
+        """
         followed, (fd, info) = self._followed, (opened.fd, opened.info)
         identity = identify(fd, info)
         known = followed.files.get((identity.device, identity.inode))

@@ -87,7 +87,7 @@ class FollowedFiles:
         self.lost = LostData(log)
         self.unpacks = options.compression == "auto"
         self.unfollowed = UnfollowedPartitions(self.offsets, self.lost.add, log)
-        self.forgetting = OffsetExpiry(self.unfollowed, options.forget_after, log)
+        self.expiry = OffsetExpiry(self.unfollowed, options.forget_after, log)
         self._log = log
         # Names at the time of meeting; `relatives` looks only newest names up, and a file gets such a name only by being met.
         self._names: dict[TrackedFile, str] = {}

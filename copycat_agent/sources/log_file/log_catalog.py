@@ -47,16 +47,16 @@ class LogCatalog:
         self.passed_over = PassedOver(log)
         self.rotated_files = self.truncated_files = 0
         self.discovery = Discovery(options.include, options.exclude, self.opener)
-        self._meeting = FileIntake(followed, StartAt(options), self.opener, self.passed_over, log)
+        self._intake = FileIntake(followed, StartAt(options), self.opener, self.passed_over, log)
         self._log = log
         self.newcomers = Newcomers(followed, self.opener, log)
-        self._unclaimed = UnclaimedRanges(followed, self.newcomers, self.opener, self.discovery, self._meeting)
-        self.missed = MissedRotations(followed, self.opener, self.discovery, self._meeting, self.passed_over, log)
-        self._search = UnclaimedSearch(followed, self.opener, self.discovery, self._meeting, self.passed_over)
+        self._unclaimed = UnclaimedRanges(followed, self.newcomers, self.opener, self.discovery, self._intake)
+        self.missed = MissedRotations(followed, self.opener, self.discovery, self._intake, self.passed_over, log)
+        self._search = UnclaimedSearch(followed, self.opener, self.discovery, self._intake, self.passed_over)
         self._is_scanned = False
         self._told_unmatched: set[str] = set()
         if self.followed.descriptors.limit < options.max_open_files:
-            self._meeting.tell_limit()
+            self._intake.tell_limit()
 
     def may_find(self, path: str) -> bool:
         """Returns whether a scan may find a new file at `path`: the name matches, and it was not just passed over."""
@@ -71,7 +71,7 @@ class LogCatalog:
     def has_pending(self) -> bool:
         """Whether another scan may find more though no name and no file has changed: a search or a decision is pending."""
         searches = bool(self._search.why or self.followed.unfollowed.unclaimed) or self.missed.has_pending
-        return searches or self.has_trouble or self.newcomers.has_pending or self.followed.forgetting.is_due
+        return searches or self.has_trouble or self.newcomers.has_pending or self.followed.expiry.is_due
 
     def look_again(self, file: TrackedFile, changes: Changes) -> bool:
         """Checks a file under its known name. Returns False if only a scan can tell what has become of it."""
@@ -84,7 +84,7 @@ class LogCatalog:
         self.passed_over.begin_scan()
         self.missed.begin(changes)
         if self.discovery.starved:
-            self._meeting.shrink()
+            self._intake.shrink()
         for _ in range(LOOKS):
             with self.opener.held_roots():
                 present, complete = self._compare(changes, first=first)
@@ -95,7 +95,7 @@ class LogCatalog:
         if self._search.why:
             self._search.look(changes)
             self.followed.descriptors.open_files.looked()
-        self.followed.forgetting.age(changes)
+        self.followed.expiry.age(changes)
         self._is_scanned = True
         self.followed.descriptors.make_room(0, unread=True)
         self._tell_unmatched()
@@ -110,7 +110,7 @@ class LogCatalog:
                 strangers.append(found)
             else:
                 present.add(same)
-        present |= self._meeting.meet_all(strangers, changes, first=first)
+        present |= self._intake.meet_all(strangers, changes, first=first)
         slipped = [
             one for one in strangers if (one.stat.st_dev, one.stat.st_ino) not in self.followed.files and one.path not in self.passed_over
         ]
@@ -121,7 +121,7 @@ class LogCatalog:
 
         `missed.follow` and `decide` may meet more files, which are taken up each time.
         """
-        newcomers, begun = self._meeting.take_newcomers(), self._meeting.take_begun()
+        newcomers, begun = self._intake.take_newcomers(), self._intake.take_begun()
         if self._is_scanned:
             self.missed.met([*newcomers, *begun])
         self.newcomers.hold(begun, changes)
@@ -130,13 +130,13 @@ class LogCatalog:
         if self._is_scanned:
             awaited = self._unclaimed.awaited()
             self.missed.follow(changes)
-            self.newcomers.add(self._meeting.take_newcomers())
+            self.newcomers.add(self._intake.take_newcomers())
             self.newcomers.judge(changes, at_once=at_once)
             self._unclaimed.decide(changes, awaited)
             self.missed.end(changes)
             if self.missed.has_unopened:
                 self.missed.has_unopened, self._search.why = False, "the file went away before it could be opened"
-            self.newcomers.add(self._meeting.take_newcomers())
+            self.newcomers.add(self._intake.take_newcomers())
         self._is_scanned = False
         self.newcomers.release(at_once=at_once)
 
@@ -169,7 +169,7 @@ class LogCatalog:
             unseen = SourcePartition(self.followed.connector, saved_as.key(generation))
             self.followed.unfollowed.add_previous(unseen, SourceOffset(0, path=path, size=seen.unseen), CUT, changes)
             generation += 1
-        self.followed.forgetting.bound_previous(file.identity.inode, changes)
+        self.followed.expiry.bound_previous(file.identity.inode, changes)
         partition = SourcePartition(self.followed.connector, saved_as.key(generation))
         fresh = file.begun_anew(partition, path, why, unpacks=self.followed.unpacks)
         changes.offsets[fresh.partition] = fresh.offset
@@ -180,7 +180,7 @@ class LogCatalog:
         else:
             if is_rotated(path):
                 fresh.held_back(NOT_COMPARED)
-            self._meeting.begun.append(fresh)
+            self._intake.begun.append(fresh)
         return fresh
 
     def _look_until_two_agree(self) -> tuple[dict[TrackedFile, MatchedFile], list[MatchedFile]]:

@@ -53,7 +53,7 @@ class LogFileSource:
         self._catalog = LogCatalog(connector, options, offsets, log)
         self._followed = self._catalog.followed
         self._planner = FilePlanner(self._catalog, options, delivery, self._want_scan)
-        self._endings = FileCloser(self._followed, self._catalog.opener, options, self._catalog.begin_anew, self._want_scan, log)
+        self._closer = FileCloser(self._followed, self._catalog.opener, options, self._catalog.begin_anew, self._want_scan, log)
         self._options = options
         self._log = log
         self._unsaved = UnsavedChanges()
@@ -86,8 +86,8 @@ class LogFileSource:
     def scan(self) -> Changes:
         """Checks all files, or those that may have changed if no directory has. Returns what has to be saved before `plan`."""
         changes = Changes()
-        if self._endings.removal.is_due and not self._unsaved:
-            self._endings.removal.work()
+        if self._closer.removal.is_due and not self._unsaved:
+            self._closer.removal.work()
         is_last = self._is_bounded and self.drained()  # the caller makes no further scan: check every file
         if self._needs_scan or is_last or not self._scan_partly(changes):
             self._scan(changes)
@@ -95,13 +95,13 @@ class LogFileSource:
         self._catalog.judge(changes, at_once=self._is_final)
         self._needs_scan |= self._catalog.newcomers.needs_scan
         self._planner.forget_quiet(time.monotonic() - ACTIVE_SECONDS)
-        self._endings.follow(changes)
+        self._closer.follow(changes)
         if time.monotonic() - self._sizes_at > SIZES_SECONDS and not self._unsaved:  # else they would accumulate on a full disk
             self._sizes_at = time.monotonic()
             remember_sizes(self._followed.dirty, changes)
-        self._endings.finish_archives()
+        self._closer.finish_archives()
         if self._is_final:
-            self._endings.finish_all()
+            self._closer.finish_all()
         self._followed.note(changes)
         self._is_quiet = not self._planner.in_flight
         return self._unsaved.add(changes)
@@ -128,14 +128,14 @@ class LogFileSource:
             or followed.draining
             or self._planner.in_flight
             or self._unsaved
-            or self._endings.has_pending
+            or self._closer.has_pending
             or self._catalog.has_pending
-            or self._endings.removal.is_due
+            or self._closer.removal.is_due
         )
         if pending or self.needs_scan or not self._is_quiet or self._is_bounded or self._is_final or not self.partial_scan.covers_all():
             return False
         follow_symlinks = self._options.follow_symlinks
-        return all(followed.is_as_seen(path, follow_symlinks=follow_symlinks) for path in followed.paths) and self._endings.are_quiet()
+        return all(followed.is_as_seen(path, follow_symlinks=follow_symlinks) for path in followed.paths) and self._closer.are_quiet()
 
     def wake(self, paths: Collection[str]) -> bool:
         """Takes in events at `paths`. Returns False if only a scan shows what they mean: a write may be to a file that was renamed."""
@@ -283,7 +283,7 @@ class LogFileSource:
                 if file.is_stalled:
                     self._timers.add(file)
             if file.packing.rest:
-                self._endings.note_read_to_end(file)
+                self._closer.note_read_to_end(file)
 
     def ripen(self, *, at_once: bool) -> float:
         """Ends records that have timed out, or all if `at_once`. Returns when the next is due (`time.monotonic()`), inf for never."""
@@ -298,7 +298,7 @@ class LogFileSource:
     def finalise(self) -> None:
         """Makes the rests at the ends of files their last records: nothing will be added to any of them."""
         self._is_final = self._needs_scan = True
-        self._endings.finish_all()
+        self._closer.finish_all()
 
     def files(self) -> tuple[FileView, ...]:
         """Returns a view of each file that is followed, or that matches and cannot be read."""
@@ -327,7 +327,7 @@ class LogFileSource:
             known_files=len(followed.files),
             open_files=len(followed.descriptors.open_files),
             lost_bytes=followed.lost.bytes,
-            troubled_files=catalog.passed_over.unreadable + unread.troubled_files + self._endings.removal.troubled,
+            troubled_files=catalog.passed_over.unreadable + unread.troubled_files + self._closer.removal.troubled,
             blocked_files=unread.blocked_files,
             oldest_unread_ms=unread.oldest_ms,
             rotated_files=catalog.rotated_files,

@@ -2,7 +2,8 @@
 
 Names relate files (`app.log`, `app.log.1`, `app.log-20261121`, `app.log.2026-11-21.gz`), and the hashes of their first bytes say which
 saved offset a newly met file may continue. The files of a log are read one after the other, the oldest first. A file waits for the complete
-records that the next older one had when it was met, and no longer, so a chain cannot stall. It does not wait for an unfinished last line.
+records that the next older one had when this one got its first bytes (when it was met, if it had some then), and no longer, so a chain
+cannot stall. It does not wait for an unfinished last line.
 One batch may read several, and sends nothing of a newer one while something of the older one is left, whatever held that back
 (`Split.after`).
 """

@@ -198,10 +198,10 @@ def test_an_archive_that_was_let_go_and_is_written_over_has_lost_nothing(tmp_pat
     scene.rotate()
     scene.write(300)
     scene.agent.drain()
-    assert scene.agent.source._endings._released._files.keys() == {str(tmp_path / "app.log.1")}
+    assert scene.agent.source._closer._released._files.keys() == {str(tmp_path / "app.log.1")}
     copy_over(scene.log, tmp_path / "app.log.1")
     scene.check()
-    assert scene.agent.source._endings._released._files == {}
+    assert scene.agent.source._closer._released._files == {}
 
 
 @pytest.mark.parametrize("scans", [1, 2, 3])

@@ -29,7 +29,7 @@ from copycat_agent.model import (
 from copycat_agent.transactions import entries, name_lookup, opening
 from copycat_agent.transactions.lane_writer import LaneWriter
 from copycat_agent.transactions.opening import LaneGroup, LaneSnapshot, OpeningPlan
-from copycat_agent.transactions.protocol import Lines, Step
+from copycat_agent.transactions.protocol import Procedure, Step
 from tests.unit.transactions.broker import Tell
 
 UUID = "u"
@@ -303,7 +303,7 @@ class Agent:
 
     # The driver.
 
-    def open(self, asked: OpeningPlan) -> Lines[LaneSnapshot]:
+    def open(self, asked: OpeningPlan) -> Procedure[LaneSnapshot]:
         """The opening itself."""
         return opening.open_lanes(asked)
 

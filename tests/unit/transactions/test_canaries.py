@@ -14,7 +14,7 @@ from copycat_agent.transactions import checks, opening
 from copycat_agent.transactions.entries import transactional_id
 from copycat_agent.transactions.lane_writer import LaneWriter, PreparedProducer
 from copycat_agent.transactions.opening import LaneSnapshot, OpeningPlan
-from copycat_agent.transactions.protocol import Handle, Lines, Step
+from copycat_agent.transactions.protocol import Handle, Procedure, Step
 from tests.unit.transactions import agents
 from tests.unit.transactions.agents import Agent
 from tests.unit.transactions.history import BrokenPromiseError, History
@@ -27,7 +27,9 @@ MOST_HISTORIES = 2400
 Patch = pytest.MonkeyPatch
 
 
-def open_carelessly(asked: OpeningPlan, *, reads_early: bool = False, claims: bool = True, fences_both: bool = True) -> Lines[LaneSnapshot]:
+def open_carelessly(
+    asked: OpeningPlan, *, reads_early: bool = False, claims: bool = True, fences_both: bool = True
+) -> Procedure[LaneSnapshot]:
     """`open_lanes`, less a rule."""
     groups = (asked.lanes,) if asked.only else (*asked.before, asked.lanes)
     cluster = yield Step("cluster_id")
@@ -60,7 +62,7 @@ def open_carelessly(asked: OpeningPlan, *, reads_early: bool = False, claims: bo
     return LaneSnapshot(cluster, heads, tuple(news), found[-1][1].name, found[-1][1].id)
 
 
-def _fence_one(asked: OpeningPlan, lane: Any, handles: dict[Any, list[Handle]]) -> Lines[None]:
+def _fence_one(asked: OpeningPlan, lane: Any, handles: dict[Any, list[Handle]]) -> Procedure[None]:
     """Only the id that the lane's next step would take, as far as SQLite knows."""
     handle = yield Step("prepare", (transactional_id(lane, asked.lanes.known.get(lane.number, Head()).seq),))
     handles[lane] = [handle]
@@ -85,7 +87,7 @@ def one_of_two_ids_is_fenced(patch: Patch) -> None:
 
 
 def claims_are_not_read_back(patch: Patch) -> None:
-    def believed(*_: Any, **__: Any) -> Lines[None]:
+    def believed(*_: Any, **__: Any) -> Procedure[None]:
         yield from ()
 
     patch.setattr("copycat_agent.transactions.opening.read_back", believed)
@@ -147,10 +149,10 @@ def a_store_that_is_migrated_again_gets_other_ids(patch: Patch) -> None:
 class Reusing:
     """A world in between, which hands a writer the producer of its last transaction with the same id once more."""
 
-    def __init__(self, lines: Lines[Any], kept: dict[str, Handle]) -> None:
+    def __init__(self, lines: Procedure[Any], kept: dict[str, Handle]) -> None:
         self.lines, self.kept = lines, kept
 
-    def go(self) -> Lines[Any]:
+    def go(self) -> Procedure[Any]:
         """Go through the lines."""
         try:
             step = next(self.lines)
@@ -164,7 +166,7 @@ class Reusing:
         except StopIteration as end:
             return end.value
 
-    def do(self, step: Step) -> Lines[Any]:
+    def do(self, step: Step) -> Procedure[Any]:
         """One step."""
         handle = step.arguments[0]
         if step.name == "prepare" and handle in self.kept:
@@ -187,9 +189,9 @@ class Reusing:
 def producers_are_used_again(patch: Patch) -> None:
     """R2: what became of their last EndTxn is not looked at."""
     for name in ("begin", "finish", "undo"):
-        whole: Callable[..., Lines[Any]] = getattr(LaneWriter, name)
+        whole: Callable[..., Procedure[Any]] = getattr(LaneWriter, name)
 
-        def again(self: LaneWriter, *told: Any, whole: Callable[..., Lines[Any]] = whole) -> Lines[Any]:
+        def again(self: LaneWriter, *told: Any, whole: Callable[..., Procedure[Any]] = whole) -> Procedure[Any]:
             kept = self.__dict__.setdefault("kept", {})
             return Reusing(whole(self, *told), kept).go()
 
@@ -199,7 +201,7 @@ def producers_are_used_again(patch: Patch) -> None:
 def a_transaction_is_aborted_and_not_fenced(patch: Patch) -> None:
     """What librdkafka's abort_transaction asks for."""
 
-    def undo(self: LaneWriter, plan: LanePlan, handle: Handle, why: Exception | str) -> Lines[LaneOutcome]:
+    def undo(self: LaneWriter, plan: LanePlan, handle: Handle, why: Exception | str) -> Procedure[LaneOutcome]:
         yield Step("abort", (handle,))
         yield from self.rest()
         return LaneOutcome("undone", plan.head, str(why))
@@ -211,7 +213,7 @@ def the_next_producer_is_prepared_after_the_commit(patch: Patch) -> None:
     """And the head is not read again."""
     finish = LaneWriter.finish
 
-    def late(self: LaneWriter, plan: LanePlan, handle: Handle, positions: Sequence[Position]) -> Lines[LaneOutcome]:
+    def late(self: LaneWriter, plan: LanePlan, handle: Handle, positions: Sequence[Position]) -> Procedure[LaneOutcome]:
         following, self._next = self._next, None
         yield Step("close", (following,))
         outcome = yield from finish(self, plan, handle, positions)

@@ -12,7 +12,7 @@ from copycat_agent.errors import CopycatError, FencedError, RetriableError
 from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, OffsetsPartition, Position, SourceOffset, SourcePartition
 from copycat_agent.transactions.lane_writer import LaneWriter
 from copycat_agent.transactions.opening import LaneGroup, OpeningPlan, open_lanes
-from copycat_agent.transactions.protocol import Lines, Step, perform
+from copycat_agent.transactions.protocol import Procedure, Step, perform
 from tests.unit.transactions.broker import WAIT, Broker, Producer
 
 LANE = LaneId("u", "c", 0)
@@ -224,7 +224,7 @@ def test_a_commit_without_an_answer_is_unknown_although_it_happened() -> None:
     assert world.open_producers() == []
 
 
-def drain(lines: Lines[Any], step: Step, world: World) -> Any:
+def drain(lines: Procedure[Any], step: Step, world: World) -> Any:
     try:
         while True:
             step = lines.send(getattr(world, step.name)(*step.arguments))

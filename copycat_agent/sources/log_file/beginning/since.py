@@ -110,7 +110,7 @@ class DatedLine(NamedTuple):
 
 
 class SinceResult(NamedTuple):
-    """Where to begin. `line` is the first that is young enough, None if there is none.
+    """Where to begin. `line` is the first line at or after the wanted time; None if there is none.
 
     `position` is its beginning, or another safe beginning: 0 if the lines are not ordered, -1 for "at the end".
     """

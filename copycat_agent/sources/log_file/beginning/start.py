@@ -126,7 +126,7 @@ class StartAt:
             return Beginning(here.at(found.position), self._said(f"the first line at or after it is at byte {found.line.start}, {when}"))
         if found.position < 0:
             return Beginning(here.at_end(), self._said("all its lines are older: at its end"))
-        why = "its lines are in no order: from its beginning" if not found.position else "behind the last line that is older for certain"
+        why = "its lines are in no order: from its beginning" if not found.position else "after the last line that is certainly older"
         return Beginning(here.at(found.position), self._said(why))
 
     def _here(self, fd: int, size: int, path: str) -> _FileHead:

@@ -67,12 +67,12 @@ class MissedRotations:
     """Used by one catalog: `begin` before a scan, `left` for its findings, then `met`, `follow` and `end`."""
 
     def __init__(
-        self, followed: FollowedFiles, opener: Opener, discovery: Discovery, meeting: FileIntake, passed_over: PassedOver, log: Log
+        self, followed: FollowedFiles, opener: Opener, discovery: Discovery, intake: FileIntake, passed_over: PassedOver, log: Log
     ) -> None:  # fmt: skip
         self._followed = followed
         self._opener = opener
         self._discovery = discovery
-        self._meeting = meeting
+        self._intake = intake
         self._passed_over = passed_over
         self._log = log
         self._last_look = LastLook()
@@ -278,7 +278,7 @@ class MissedRotations:
         is_decided = is_rest or (copied is not None and copied[1].position > 0)
         is_in_live = not is_decided and self._is_in_live(path, opened, rotation)
         owed = must_read(OutsideContent(is_rest, None if copied is None else copied[1], is_in_live))
-        if owed and (file := self._meeting.follow_missed(path, opened, changes)):
+        if owed and (file := self._intake.follow_missed(path, opened, changes)):
             self._begin(file, rotation, why, changes)
             if copied is not None:
                 self._followed.unfollowed.forget(copied[0], changes)

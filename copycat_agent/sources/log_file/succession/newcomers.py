@@ -122,7 +122,7 @@ class Newcomers:
 
     @property
     def is_releasing(self) -> bool:
-        """Whether a file is held whose previous generation is found."""
+        """Whether a file is held although its previous generation has been found, so that the next scan releases it."""
         unclaimed = self._followed.unfollowed.unclaimed
         return any(state.previous is not None and state.previous not in unclaimed for state in self.undecided.values())
 

@@ -268,7 +268,7 @@ class UnseenFile(NamedTuple):
 
 
 def why_must_read(found: UnseenFile) -> str:
-    """Returns why the file has to be read, as a message; "" if it has not."""
+    """Returns why the file has to be read, as a message; "" if it need not be read."""
     if not found.birth_ns or found.birth_ns >= found.looked_ns:
         return "it was made since the connector last looked"
     if found.is_known is None or found.is_known:

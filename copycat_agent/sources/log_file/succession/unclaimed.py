@@ -33,11 +33,11 @@ _FEW_LOGS = 16
 class UnclaimedSearch:
     """Searches for files that left their patterns while they were not open: the agent was not running, or had closed them for room."""
 
-    def __init__(self, followed: FollowedFiles, opener: Opener, discovery: Discovery, meeting: FileIntake, passed_over: PassedOver) -> None:
+    def __init__(self, followed: FollowedFiles, opener: Opener, discovery: Discovery, intake: FileIntake, passed_over: PassedOver) -> None:
         self._followed = followed
         self._opener = opener
         self._discovery = discovery
-        self._meeting = meeting
+        self._intake = intake
         self._passed_over = passed_over
         self._whereabouts = InodeFinder()
         self.why = "the file went away while the agent did not run"
@@ -88,7 +88,7 @@ class UnclaimedSearch:
         """Follows a kept descriptor. Leaves files alone that the patterns exclude, or do not name any more."""
         path, newest = offset.path, "/".join(log_of(offset.path))
         is_wanted = self._discovery.may_match(path) or (offset.gone_ms > 0 and not self._discovery.excludes(newest))
-        return is_wanted and self._meeting.follow_kept(identity, path, changes, named=named)
+        return is_wanted and self._intake.follow_kept(identity, path, changes, named=named)
 
     def _name_of(self, identity: Identity, offset: SourceOffset) -> str | None:
         """Returns its present name; None if it has none, or if another file has its inode and is followed. Raises OSError."""
@@ -101,7 +101,7 @@ class UnclaimedSearch:
             read, size = fingerprint.reader(opened.fd), opened.info.st_size
             if identify(opened.fd, opened.info).lasting != identity.lasting or not packed.is_same(read, size, offset):
                 return False
-            self._meeting.follow_left(name, opened, changes)
+            self._intake.follow_left(name, opened, changes)
             return True
 
 
@@ -117,12 +117,12 @@ def _birth(saved: Saved) -> int:
 class UnclaimedRanges:
     """Decides on unclaimed ranges, after a whole scan has searched the matching files for them."""
 
-    def __init__(self, followed: FollowedFiles, newcomers: Newcomers, opener: Opener, discovery: Discovery, meeting: FileIntake) -> None:
+    def __init__(self, followed: FollowedFiles, newcomers: Newcomers, opener: Opener, discovery: Discovery, intake: FileIntake) -> None:
         self._followed = followed
         self._newcomers = newcomers
         self._opener = opener
         self._discovery = discovery
-        self._meeting = meeting
+        self._intake = intake
 
     def awaited(self) -> set[str]:
         """Returns the rotation families of files that are not judged yet: unclaimed ranges of these cannot be decided on."""
@@ -157,7 +157,7 @@ class UnclaimedRanges:
     def _take_up(self, name: str, partition: SourcePartition, offset: SourceOffset, changes: Changes) -> bool:
         try:
             with OpenedFile(*self._opener.open(name)) as opened:
-                file = self._meeting.follow_rest(name, opened, changes) if self._may_hold(opened, offset) else None
+                file = self._intake.follow_rest(name, opened, changes) if self._may_hold(opened, offset) else None
         except OSError:
             return False
         if file is None:
