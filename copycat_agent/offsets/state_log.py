@@ -104,6 +104,11 @@ def everything(connection: sqlite3.Connection, kept: agent_identity.StoredIdenti
     return {_VERSION_KEY: _text(version), IDENTITY_KEY: agent_identity.text_of(kept).encode(), **rows}
 
 
+def has_rows(connection: sqlite3.Connection) -> bool:
+    """Returns whether anything was saved since the store was created."""
+    return any(json.loads(key)[0] != "agent" for key, _ in _rows(connection))
+
+
 def identity(entries: Entries, place: str) -> agent_identity.StoredIdentity:
     """Returns the agent's identity from its log. `place` names the log in messages. Raises FatalError if it cannot be read."""
     try:

@@ -6,6 +6,8 @@ A file beside the store marks the copy with the agent's id, so that commands and
 from __future__ import annotations
 
 import functools
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,7 @@ from copycat_agent import logs
 from copycat_agent.errors import FatalError
 from copycat_agent.offsets import agent_identity, state_log
 from copycat_agent.offsets.state_dir import DATABASE, marker_of
-from copycat_agent.offsets.store_file import create
+from copycat_agent.offsets.store_file import create, find_damage, read_only
 
 if TYPE_CHECKING:
     from copycat_agent.offsets.state_dir import StateDir
@@ -55,8 +57,10 @@ def restore(directory: StateDir, agent_id: str, there: Entries) -> None:
         directory.replace(NAME, f"{agent_id}\n")
         return
     kept = state_log.identity(there, place)
-    if not whose and database.exists():
-        _refuse_others(path, kept, agent_id)
+    if database.exists() and _has_other_state(path, {kept.uuid, *kept.former}, is_copy=bool(whose)):
+        words = f"{path} has state that is not in Kafka: agent {agent_id} has another one there"
+        way = "give this one a directory of its own with --state-dir, or another agent_id; or move what is there away; to go on with it,"
+        raise FatalError(words, f"{way} stop all processes of the agent, delete its state topic, and start this one first")
     directory.replace(NAME, f"{agent_id}\n")
     files = (Path(f"{database}{suffix}") for suffix in ("", "-wal", "-shm"))
     for leftover in (*files, marker_of(database), path / agent_identity.NAME):
@@ -65,9 +69,20 @@ def restore(directory: StateDir, agent_id: str, there: Entries) -> None:
     agent_identity.save(directory, kept)
 
 
-def _refuse_others(path: Path, kept: agent_identity.StoredIdentity, agent_id: str) -> None:
-    """Raises FatalError if the directory has the state of another agent than the one in Kafka, which would be lost."""
-    here = agent_identity.load(path)
-    if here is None or here.uuid not in {kept.uuid, *kept.former}:
-        words = f"{path} has the state of an agent that is not {agent_id}, whose state is in Kafka"
-        raise FatalError(words, "give this one a directory of its own with --state-dir, or another agent_id; or move what is there away")
+def _has_other_state(path: Path, known: set[str], *, is_copy: bool) -> bool:
+    """Returns whether the directory has the state of an agent with none of the uuids `known`, which would be lost.
+
+    A directory that is marked as a copy may have its own state still: its process ended before that was in Kafka.
+    """
+    if not is_copy:
+        here = agent_identity.load(path)
+        return here is None or here.uuid not in known
+    database = path / DATABASE
+    try:
+        with closing(read_only(database)) as connection:
+            (uuid,) = connection.execute("SELECT uuid FROM agent").fetchone() or ("",)
+            return uuid not in known and state_log.has_rows(connection)
+    except (sqlite3.Error, UnicodeDecodeError):
+        if find_damage(database):
+            return False
+        raise

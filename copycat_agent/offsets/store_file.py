@@ -52,6 +52,11 @@ def connect(path: str) -> sqlite3.Connection:
     return connection
 
 
+def read_only(database: Path) -> sqlite3.Connection:
+    """Opens a connection that changes nothing."""
+    return sqlite3.connect(f"file:{quote(os.fsencode(database))}?mode=ro", uri=True, isolation_level=None)
+
+
 def open_checked(directory: StateDir, *, accept_empty: bool, rebuild: bool) -> OpenedStore:
     """Opens, migrates or creates the store, as `OffsetStore.open` describes."""
     database = directory.path / DATABASE
@@ -184,7 +189,7 @@ def find_damage(database: Path) -> str:
     if status.st_size == 0:
         return "the file is empty"
     try:
-        with closing(sqlite3.connect(f"file:{quote(os.fsencode(database))}?mode=ro", uri=True, isolation_level=None)) as connection:
+        with closing(read_only(database)) as connection:
             return _examine(connection, database)
     except UnicodeDecodeError:  # SQLite's error message quotes the damaged text
         return "it holds text that is not UTF-8"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from copycat_agent.errors import CopycatError, DataError, FatalError, FencedError, RetriableError
 from copycat_agent.model import Account, Counts, Loss, SourceOffset, SourcePartition, SourceState, state_partition
 from copycat_agent.offsets import OffsetStore, agent_identity, schema
-from copycat_agent.offsets.state_log import Changes, Entries, everything
+from copycat_agent.offsets.state_log import IDENTITY_KEY, Changes, Entries, everything
 from tests.rig.examples import examples
 from tests.rig.waiting import wait_until
 from tests.unit.old_stores import old_store
@@ -248,6 +248,57 @@ def test_directories_of_others_are_not_touched(tmp_path: Path) -> None:
         opened(tmp_path / "one", MemoryLog(), "b")
     with OffsetStore.open(tmp_path / "own") as store:
         assert (store.agent_uuid, store.read("c")) == (own, {part(): SourceOffset(7)})
+
+
+def test_state_that_never_got_into_the_log_is_not_replaced_by_that_of_another_process(tmp_path: Path) -> None:
+    with OffsetStore.open(tmp_path / "one") as store:
+        store.commit({part(): SourceOffset(7)})
+        own = store.agent_uuid
+    log = MemoryLog()
+    log.fail = RetriableError("no answer")
+    with pytest.raises(RetriableError):
+        opened(tmp_path / "one", log)
+    log.is_doubtful = False  # another process has no doubts
+    with opened(tmp_path / "two", log) as store:
+        store.set_target("c", "paused")
+    for _ in range(2):
+        with pytest.raises(FatalError, match="state that is not in Kafka"):
+            opened(tmp_path / "one", log)
+    log.there.clear()
+    with opened(tmp_path / "one", log) as store:
+        assert (store.agent_uuid, store.read("c")) == (own, {part(): SourceOffset(7)})
+
+
+def test_a_directory_in_which_nothing_was_saved_holds_nobody_up(tmp_path: Path) -> None:
+    log = MemoryLog()
+    log.fail = RetriableError("no answer")
+    with pytest.raises(RetriableError):
+        opened(tmp_path / "one", log)
+    log.is_doubtful = False
+    with opened(tmp_path / "two", log) as store:
+        store.commit({part(): SourceOffset(7)})
+    with opened(tmp_path / "one", log) as store:
+        assert store.read("c") == {part(): SourceOffset(7)}
+
+
+def test_a_damaged_copy_is_made_anew(tmp_path: Path) -> None:
+    log = MemoryLog()
+    with opened(tmp_path, log) as store:
+        store.commit({part(): SourceOffset(7)})
+    for damage in (b"", b"nonsense" * 1000):
+        (tmp_path / "offsets.db").write_bytes(damage)
+        with opened(tmp_path, log) as store:
+            assert store.read("c") == {part(): SourceOffset(7)}
+
+
+def test_a_copy_from_before_the_agent_got_a_new_identity_is_replaced(tmp_path: Path) -> None:
+    log = MemoryLog()
+    with opened(tmp_path, log) as store:
+        store.commit({part(): SourceOffset(7)})
+        kept = agent_identity.another(agent_identity.StoredIdentity(store.agent_uuid))
+    log.there[IDENTITY_KEY] = agent_identity.text_of(kept).encode()
+    with opened(tmp_path, log) as store:
+        assert (store.agent_uuid, store.read("c")) == (kept.uuid, {part(): SourceOffset(7)})
 
 
 def test_a_copy_is_not_changed_without_the_log(tmp_path: Path) -> None:
