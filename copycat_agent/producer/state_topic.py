@@ -2,6 +2,9 @@
 
 Each write is a transaction with the same transactional id, so Kafka fences the process that had the id before. The outcome of a failed
 write is unknown: a new producer ends its transaction, then the topic is compared with the wanted state.
+
+Whatever is decided by what the topic holds is decided once it also shows what this process has just written: a broker that is cut off from
+the others may show an older state.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ ANSWER_SECONDS = 20.0
 """How long a producer may take to be fenced, and a transaction to be committed."""
 _ROOM_SECONDS = 0.1
 _LEADER_KEY = b'["leader"]'
+_SEEN_KEY = b'["seen"]'
 MANY_PARTITIONS = "has more than one partition: a process that joins may depose the one that runs"
 
 _log = logs.get("kafka")
@@ -74,9 +78,10 @@ class StateTopic:
         Raises RetriableError or BlockedError; FatalError if the brokers do not support transactions.
         """
         self._fence()
-        found = self._read()
-        self._commit({_LEADER_KEY: self._leader})
-        found.pop(_LEADER_KEY, None)
+        found = self._confirmed({_LEADER_KEY: self._leader})
+        self._check_leader(found)
+        self._is_doubtful = False
+        del found[_LEADER_KEY]
         return found
 
     def publish(self, changes: Mapping[bytes, bytes | None], everything: Callable[[], Mapping[bytes, bytes]]) -> None:
@@ -88,7 +93,10 @@ class StateTopic:
         if began < self._refused_until:
             raise RetriableError(self._refusal)
         try:
-            self._commit(self._missing(everything()) if self._is_doubtful else changes)
+            missing = self._missing(everything()) if self._is_doubtful else changes
+            self._is_doubtful = True
+            self._commit(missing)
+            self._is_doubtful = False
         except FencedError:
             raise
         except RetriableError as error:
@@ -109,7 +117,7 @@ class StateTopic:
         """Returns the changes that make the topic hold `wanted`, once earlier transactions are committed or aborted."""
         self._check_leader(self._read(decided=True))  # first, since a new producer would fence a process that has taken over meanwhile
         self._fence()
-        found = self._read()
+        found = self._confirmed({})
         self._check_leader(found)
         del found[_LEADER_KEY]
         gone = dict.fromkeys(found.keys() - wanted.keys())
@@ -118,6 +126,16 @@ class StateTopic:
     def _check_leader(self, found: Mapping[bytes, bytes]) -> None:
         if found.get(_LEADER_KEY) != self._leader:
             raise FencedError(f"another process writes {self.place.topic} now")
+
+    def _confirmed(self, changes: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
+        """Writes `changes`, and returns the state after that. Raises RetriableError if a broker shows an older one."""
+        seen = {_SEEN_KEY: secrets.token_hex(8).encode()}
+        self._commit({**changes, **seen})
+        found = self._read()
+        if found.pop(_SEEN_KEY, None) != seen[_SEEN_KEY]:
+            self._commit(seen)  # FencedError, if it is a newer one
+            raise RetriableError(f"reading topic {self.place.topic}: a broker shows an older state", "it is read again")
+        return found
 
     def _read(self, *, decided: bool = False) -> dict[bytes, bytes]:
         """Returns the committed state; with `decided`, without waiting for an open transaction."""
@@ -139,7 +157,6 @@ class StateTopic:
         self._client = client
 
     def _commit(self, changes: Mapping[bytes, bytes | None]) -> None:
-        self._is_doubtful = True
         client, self._client = self._client, None
         if client is None:
             raise RetriableError(f"what was written to {self.place.topic} before is not known to be there")
@@ -150,7 +167,7 @@ class StateTopic:
             client.commit_transaction(ANSWER_SECONDS)
         except KafkaException as exception:
             raise self._translated(exception, "writing") from None
-        self._client, self._is_doubtful = client, False
+        self._client = client
 
     def _produce(self, client: Producer, key: bytes, value: bytes | None) -> None:
         deadline = time.monotonic() + ANSWER_SECONDS

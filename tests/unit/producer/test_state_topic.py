@@ -16,6 +16,7 @@ from copycat_agent.errors import BlockedError, DataError, FencedError, Retriable
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer import state_topic
 from copycat_agent.producer.state_topic import StateTopic
+from copycat_agent.producer.transactional import KafkaSteps
 from tests.rig.kafka import unique_topic
 from tests.rig.proxy import END_TXN, PRODUCE
 from tests.rig.waiting import wait_until
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from copycat_agent.dev_broker import DevBroker
+    from copycat_agent.model import OffsetsPartition
+    from copycat_agent.transactions.protocol import Entry
     from tests.conftest import ProxiedBroker
 
 
@@ -139,3 +142,82 @@ def test_who_is_in_doubt_keeps_nobody_out_who_has_taken_over(broker: DevBroker, 
         first.publish({b"a": b"1"}, lambda: {b"a": b"1"})
     second.publish({b"b": b"1"}, never)
     assert state(broker.bootstrap).take() == {b"b": b"1"}
+
+
+class Reads:
+    """Reads of all topics: what each found, what the next ones find instead, and what is done once before the next one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.found: list[list[Entry]] = []
+        self.outdated: list[list[Entry]] = []
+        self.before: list[Callable[[], object]] = []
+        ask, ask_end = KafkaSteps.replay, KafkaSteps.end
+
+        def end(steps: KafkaSteps, place: OffsetsPartition, *, decided: bool = False) -> int:
+            if self.before:
+                self.before.pop()()
+            return ask_end(steps, place, decided=decided)
+
+        def replay(steps: KafkaSteps, place: OffsetsPartition, since: int, end: int) -> list[Entry]:
+            if self.outdated:
+                return self.outdated.pop()
+            self.found.append(ask(steps, place, since, end))
+            return self.found[-1]
+
+        monkeypatch.setattr(KafkaSteps, "end", end)
+        monkeypatch.setattr(KafkaSteps, "replay", replay)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
+    return Reads(monkeypatch)
+
+
+def test_who_takes_over_does_not_go_on_from_an_older_state_of_a_broker_that_is_cut_off(
+    broker: DevBroker, state: Callable[..., StateTopic], reads: Reads
+) -> None:
+    first, second = state(broker.bootstrap), state(broker.bootstrap)
+    first.take()
+    first.publish({b"a": b"1"}, never)
+    reads.outdated = [reads.found[0]]
+    with pytest.raises(RetriableError, match="older state"):
+        second.take()
+    assert second.take() == {b"a": b"1"}
+    second.publish({b"a": b"2"}, never)
+    assert state(broker.bootstrap).take() == {b"a": b"2"}
+
+
+def test_who_is_followed_while_taking_over_keeps_nobody_out(broker: DevBroker, state: Callable[..., StateTopic], reads: Reads) -> None:
+    first, second = state(broker.bootstrap), state(broker.bootstrap)
+    reads.before = [second.take]
+    with pytest.raises(FencedError):
+        first.take()
+    second.publish({b"a": b"1"}, never)
+    assert state(broker.bootstrap).take() == {b"a": b"1"}
+
+
+def test_who_is_in_doubt_writes_nothing_by_an_older_state(broker: DevBroker, state: Callable[..., StateTopic], reads: Reads) -> None:
+    first, second = state(broker.bootstrap), state(broker.bootstrap)
+    first.take()
+    for _ in range(2):
+        first.doubt()
+        first.publish({b"a": b"1"}, lambda: {b"a": b"1"})
+    outdated = reads.found[-1]
+    first.doubt()
+    second.take()
+    second.publish({b"b": b"1"}, never)
+    reads.outdated = [outdated] * 2
+    with pytest.raises(RetriableError, match="older state"):
+        first.publish({b"c": b"1"}, lambda: {b"a": b"1", b"c": b"1"})
+    wait_until(lambda: is_refused(first), 60)
+    assert state(broker.bootstrap).take() == {b"a": b"1", b"b": b"1"}
+
+
+def is_refused(topic: StateTopic) -> bool:
+    try:
+        topic.publish({b"c": b"1"}, lambda: {b"a": b"1", b"c": b"1"})
+    except FencedError:
+        return True
+    except RetriableError:
+        return False
+    pytest.fail("another process has taken over")
