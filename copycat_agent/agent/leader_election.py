@@ -85,17 +85,26 @@ class LeaderElection:
         Raises as `OffsetStore.open`, and StoppedError.
         """
         found: list[OffsetStore] = []
-        self._asked(lambda: found.append(OffsetStore.open_replicated(state_dir, self._state, self.agent_id, rebuild=rebuild)))
+
+        def take() -> None:
+            if self._has_lost():  # taking over once more would end the process that leads now
+                raise FencedError("it leads instead")
+            found.append(OffsetStore.open_replicated(state_dir, self._state, self.agent_id, rebuild=rebuild))
+
+        self._asked(take)
         if not found:
             raise StoppedError
         return found[0]
 
     def check(self, store: OffsetStore) -> None:
         """Deposes the store if another process leads. Thread-safe."""
-        group = self._group
-        if group is not None and group.lost_leadership.is_set() and store.failure is None:
+        if self._has_lost() and store.failure is None:
             _log.error("another process leads: this one ends", agent=self.agent_id)
             store.mark_fenced(f"agent {self.agent_id} runs elsewhere")
+
+    def _has_lost(self) -> bool:
+        group = self._group
+        return group is not None and group.lost_leadership.is_set()
 
     def _asked(self, ask: Callable[[], object]) -> None:
         """Calls `ask`, and retries while Kafka does not answer, until this process is asked to stop. Raises FatalError if fenced."""
