@@ -238,13 +238,13 @@ class _PathSource:
         self._unsaved.confirm(changes)
         for result in results:
             partition = result.split.partition
-            file = self._planner.land(partition)
+            file = self._planner.release(partition)
             file.offset = changes.offsets.get(partition, file.offset)
             if file.is_over:
                 file.close()
                 self._waiting.pop(partition, None)
 
-    def ripen(self, *, at_once: bool) -> float:
+    def end_timed_out(self, *, at_once: bool) -> float:
         """Returns infinity: nothing waits for its time."""
         del at_once
         return math.inf

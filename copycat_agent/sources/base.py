@@ -156,7 +156,7 @@ class Source(Protocol):
         A `BlockedError` in them holds back its own file; results never carry an error that holds back the whole connector as one.
         """
 
-    def ripen(self, *, at_once: bool) -> float:
+    def end_timed_out(self, *, at_once: bool) -> float:
         """Ends records that have timed out, such as an unfinished last line.
 
         Returns when the next one is due (`time.monotonic()`), inf for never.
@@ -166,7 +166,7 @@ class Source(Protocol):
     def drained(self) -> bool:
         """Returns whether everything the last scan found is read, except for an unfinished last line.
 
-        Called only in runs to the end (`ripen`). If it returns True, a scan checks every file once more.
+        Called only in runs to the end (`end_timed_out`). If it returns True, a scan checks every file once more.
         """
 
     def finalise(self) -> None:

@@ -240,7 +240,7 @@ class ContractSource:
                 self._log.error("what was not read yet is lost", path=loss.path, partition=key, why=why, records=loss.records)
         committed = self._take_in(changes)
         for result in results:
-            known = self._planner.land(result.split.partition)
+            known = self._planner.release(result.split.partition)
             if settled := changes.offsets.get(known.partition):
                 known.offset, known.position = settled, self._kind.position_of(settled)
                 known.read_at = time.time()
@@ -293,7 +293,7 @@ class ContractSource:
         if known.next is None:
             self._next_look.is_wanted = True
 
-    def ripen(self, *, at_once: bool) -> float:
+    def end_timed_out(self, *, at_once: bool) -> float:
         """Starts a look once it is due."""
         self._next_look.to_the_end = at_once
         now = time.monotonic()
@@ -321,7 +321,7 @@ class ContractSource:
         for _ in range(2):  # the first look may only find where a partition begins, the second what to read from there
             self._next_look.is_wanted = True
             while not self._looker.is_done:
-                self.ripen(at_once=False)
+                self.end_timed_out(at_once=False)
                 time.sleep(LOOK_AGAIN_SECONDS)
             self.finish((), self.scan())
             if any(one.next is not None for one in self._known.values()):

@@ -128,7 +128,7 @@ class Planner(Generic[C]):
         assert one.partition not in self.in_flight, "a partition is read by one task at a time"
         self.in_flight[one.partition] = one
 
-    def land(self, partition: SourcePartition) -> C:
+    def release(self, partition: SourcePartition) -> C:
         """Marks a partition as no longer in flight, after its result was saved. Returns its candidate."""
         return self.in_flight.pop(partition)
 

@@ -212,7 +212,7 @@ class RemoteFilesSource:
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
         self._unsaved.confirm(changes)
         for result in results:
-            one = self._planner.land(result.split.partition)
+            one = self._planner.release(result.split.partition)
             one.offset = changes.offsets.get(one.partition, one.offset)
             one.packed_position = max(one.packed_position, result.packed_position)
             one.read_at = time.time()
@@ -240,7 +240,7 @@ class RemoteFilesSource:
         self._files = dict(sorted(self._files.items(), key=lambda item: self._order(item[1].file)))
         self.needs_scan = bool(self._new)
 
-    def ripen(self, *, at_once: bool) -> float:
+    def end_timed_out(self, *, at_once: bool) -> float:
         """Returns when the next failed file may be tried again; 0 once the run is over."""
         del at_once
         if self.drained():

@@ -16,7 +16,7 @@ from copycat_agent.model import Account, Batch, Results, SourcePartition, SplitR
 from copycat_agent.sources import SOURCES, KeepsFiles, KnowsUnchanged, create_source
 from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker import effects
-from copycat_agent.worker.effects import CollectedEvents, LookResult, Performed, Save, SaveLast, WaitForChange
+from copycat_agent.worker.effects import CollectedEvents, Performed, Save, SaveLast, ScanResult, WaitForChange
 from copycat_agent.worker.poll_loop import Wait
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ConnectorIO:
         self._is_unchanged = self.source.unchanged if isinstance(self.source, KnowsUnchanged) else lambda: False
         self._performers: dict[type[Effect], Callable[[Any], object]] = {
             effects.CollectEvents: self._hear,
-            effects.Look: self._look,
+            effects.Scan: self._scan,
             effects.AnswerQuestions: lambda _: self._orders.answer(self.source),
             effects.AdvanceDelivery: lambda _: self._delivery.advance(),
             effects.CollectResults: self._take_in,
@@ -82,8 +82,8 @@ class ConnectorIO:
                         yield effect
                         event = Performed(time.monotonic())
                     elif isinstance(effect, WaitForChange):
-                        next_look = yield from self._wait_for_change(effect)
-                        event = Performed(time.monotonic(), next_look)
+                        next_scan = yield from self._wait_for_change(effect)
+                        event = Performed(time.monotonic(), next_scan)
                     else:
                         event = self.perform(effect)
                 except BaseException as error:  # noqa: BLE001 - an interrupt: the machine still has to settle and close; GeneratorExit passes it
@@ -94,7 +94,7 @@ class ConnectorIO:
             return
 
     def _wait_for_change(self, wanted: WaitForChange) -> Generator[Wait, None, float]:
-        """Waits without the machine while looks find nothing: with a thousand idle connectors these are most of the agent's work."""
+        """Waits without the machine while scans find nothing: with a thousand idle connectors these are most of the agent's work."""
         until = wanted.until
         while True:
             yield Wait(min(until, wanted.latest), deaf=False)
@@ -135,13 +135,13 @@ class ConnectorIO:
             if not self._in_flight[task][0].samples:
                 self._tools.executor.settle(task)
 
-    def _look(self, _: effects.Look) -> LookResult:
+    def _scan(self, _: effects.Scan) -> ScanResult:
         begin = time.monotonic()
         changes = self.source.scan()
         seconds = time.monotonic() - begin
         if self._tools.watcher.watch(self._orders.wake, self.source.directories):
             self._orders.wake.changed()
-        return LookResult(changes, seconds)
+        return ScanResult(changes, seconds)
 
     def _submit(self, wanted: effects.Submit) -> None:
         batch = Batch(

@@ -27,7 +27,7 @@ class CollectedEvents(NamedTuple):
     grown: Collection[str] = ()
     """Paths of files that were written to."""
     other: bool = False
-    """Whether something else happened in the source's directories, which requires a `Look`."""
+    """Whether something else happened in the source's directories, which requires a `Scan`."""
     asked: bool = False
     """Whether other threads wait for `AnswerQuestions`."""
     reported: tuple[TaskId, ...] = ()
@@ -44,11 +44,11 @@ class CollectedEvents(NamedTuple):
     """Whether it is still unknown if the connector's query can be run."""
 
 
-class Look(NamedTuple):
-    """Scan the source. Answer: `LookResult`. Raises RetriableError if the source's present content cannot be determined."""
+class Scan(NamedTuple):
+    """Scan the source. Answer: `ScanResult`. Raises RetriableError if the source's present content cannot be determined."""
 
 
-class LookResult(NamedTuple):
+class ScanResult(NamedTuple):
     """The changes that the source found, to be saved, and how long the scan took."""
 
     changes: Changes
@@ -59,7 +59,7 @@ class WaitForChange(NamedTuple):
     """Wait while there is nothing to do, until something happens or has changed.
 
     At `until`, and every `seconds` from then on, the source is asked whether everything is as it was, which costs little; the wait ends
-    when it is not, when anything happens, and at `latest`. Answer: when the next look is due. All times are of `time.monotonic()`.
+    when it is not, when anything happens, and at `latest`. Answer: when the next scan is due. All times are of `time.monotonic()`.
     """
 
     until: float
@@ -146,7 +146,7 @@ class Close(NamedTuple):
 
 Effect = (
     CollectEvents
-    | Look
+    | Scan
     | AnswerQuestions
     | AdvanceDelivery
     | CollectResults

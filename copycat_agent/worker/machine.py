@@ -1,10 +1,10 @@
-"""A connector as a state machine: it looks, plans, submits and saves in rounds, until a stop is requested or everything is read.
+"""A connector as a state machine: it scans, plans, submits and saves in rounds, until a stop is requested or everything is read.
 
 `ConnectorMachine.run` yields effects and receives events (`worker.effects`). It has no thread and no clock, and what saves, sends, waits or
 may take long is an effect: so a simulation may end the connector between any two of them. Its state is in its fields, in the source and in
 the delivery. What it calls on these directly only computes, but a source's `plan`, `wake` and `finish` may also open and stat files.
 
-One round takes in events, looks if a look is due, saves what was found and what batches have settled, and submits what is to be read, from
+One round takes in events, scans if a scan is due, saves what was found and what batches have settled, and submits what is to be read, from
 saved positions only. While something is unsaved nothing is planned.
 
 In-flight batches are recorded in four places: here by task, with their limits; in `ConnectorIO` by task, with their futures; in the
@@ -21,7 +21,7 @@ from copycat_agent.delivery.base import Unsaved, is_empty
 from copycat_agent.errors import CopycatError, RetriableError
 from copycat_agent.model import Results, TaskId
 from copycat_agent.worker import effects
-from copycat_agent.worker.effects import CollectedEvents, Effect, Effects, LookResult, Performed
+from copycat_agent.worker.effects import CollectedEvents, Effect, Effects, Performed, ScanResult
 from copycat_agent.worker.poll_loop import Wait
 from copycat_agent.worker.retry_policy import RetryPolicy
 from copycat_agent.worker.schedule import FIRST_REPORT_SECONDS, BatchLimits, InFlightBatch, RoundSchedule
@@ -110,9 +110,9 @@ class ConnectorMachine:
         yield from self._hear()
         while self._news.stop_at is None and not (self._until_idle and (yield from self._finished())):
             wait = yield from self._round()
-            next_look = yield from self._do(wait)
-            if next_look is not None:
-                self._schedule.next_look = next_look
+            next_scan = yield from self._do(wait)
+            if next_scan is not None:
+                self._schedule.next_scan = next_scan
             yield from self._hear()
 
     def _do(self, effect: Effect) -> Generator[Effect, Performed, Any]:
@@ -138,38 +138,38 @@ class ConnectorMachine:
         yield from self._take_in_results()
         other = news.other or (bool(news.grown) and not source.wake(news.grown))
         if other or source.needs_scan:
-            schedule.look_soon()
-        if self._now >= schedule.next_look:
-            yield from self._look()
+            schedule.scan_soon()
+        if self._now >= schedule.next_scan:
+            yield from self._scan()
         if news.asked:
             yield from self._do(effects.AnswerQuestions())
-        schedule.ripe_at = source.ripen(at_once=self._until_idle)
-        if source.needs_scan and schedule.ripe_at <= self._now:
-            schedule.ripe_at = schedule.look_allowed_at  # only a look takes in what is ripe
+        schedule.times_out_at = source.end_timed_out(at_once=self._until_idle)
+        if source.needs_scan and schedule.times_out_at <= self._now:
+            schedule.times_out_at = schedule.scan_allowed_at  # only a scan takes in what has timed out
         if news.paused or self._pausing:
             yield from self._obey_pause()
         if not self._pausing:
             yield from self._hand_out()
-        if self._delivery.has_work and schedule.has_looked and not (self._in_flight or self._unsaved or self._retry_policy.backoff.active):
+        if self._delivery.has_work and schedule.has_scanned and not (self._in_flight or self._unsaved or self._retry_policy.backoff.active):
             yield from self._do(effects.PublishIfDue())
         lag = self._context.metrics.source_lag = source.lag()
         trouble = self._delivery.trouble
-        if schedule.has_looked and not self._pausing and (trouble is not None or not self._retry_policy.is_well):
+        if schedule.has_scanned and not self._pausing and (trouble is not None or not self._retry_policy.is_well):
             self._retry_policy.update_state(lag.blocked_files, trouble)
         return self._next_wait(has_work=bool(lag.bytes or lag.blocked_files or lag.troubled_files))
 
-    def _look(self) -> Effects:
+    def _scan(self) -> Effects:
         try:
-            looked: LookResult = yield from self._do(effects.Look())
+            scanned: ScanResult = yield from self._do(effects.Scan())
         except RetriableError as error:
             self._retry_policy.retry(error)
-            self._schedule.cannot_look()
+            self._schedule.note_failed_scan()
             return
-        if self._schedule.blind:
+        if self._schedule.last_scan_failed:
             self._retry_policy.backoff.succeeded()
-        self._take_over(looked.changes)
+        self._take_over(scanned.changes)
         yield from self._save()
-        self._schedule.looked(self._now, looked.seconds, self._source.scan_seconds)
+        self._schedule.note_scan(self._now, scanned.seconds, self._source.scan_seconds)
 
     def _take_over(self, changes: Changes, taken_back: Results = ()) -> None:
         """Queues the source's own changes to be saved. Empty ones are finished at once: they would pile up while saving fails."""
@@ -275,7 +275,8 @@ class ConnectorMachine:
             plan = self._source.plan(len(idle) - index)
             splits = self._delivery.admit(plan.splits)
             if not splits:
-                if policy.backoff.active and not (self._schedule.blind or self._in_flight or plan.splits or self._source.lag().bytes):
+                may_be_more = self._schedule.last_scan_failed or self._in_flight or plan.splits
+                if policy.backoff.active and not (may_be_more or self._source.lag().bytes):
                     policy.backoff.succeeded()  # unsent records are gone: there is nothing to retry
                 return
             grant = BatchLimits() if limits is None else limits.take(len(idle) - index)
@@ -325,7 +326,7 @@ class ConnectorMachine:
         return self._schedule.wait(self._now, retry_at, is_idle=is_idle, is_well=is_well, pausing=self._pausing)
 
     def _obey_pause(self) -> Effects:
-        """Pauses: reads nothing new and settles what is in flight. Looks go on, so that files are followed through rotations."""
+        """Pauses: reads nothing new and settles what is in flight. Scans go on, so that files are followed through rotations."""
         if not self._news.paused:
             self._pausing = False
             self._retry_policy.begin_anew()
@@ -342,13 +343,13 @@ class ConnectorMachine:
 
     def _may_be_over(self) -> bool:
         """Returns whether it is worth checking now if everything is read, in a run to the end."""
-        return self._schedule.has_looked and not (self._in_flight or self._unsaved) and self._source.drained()
+        return self._schedule.has_scanned and not (self._in_flight or self._unsaved) and self._source.drained()
 
     def _finished(self) -> Generator[Effect, Performed, bool]:
         """Returns whether everything is read, in a run to the end."""
         if not self._may_be_over():
             return False
-        yield from self._look()
+        yield from self._scan()
         if self._source.drained() and not self._finalised:
             self._finalised = True
             self._source.finalise()

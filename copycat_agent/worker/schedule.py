@@ -1,4 +1,4 @@
-"""When a connector looks, plans and waits, and how large its next batch may be. All times are of `time.monotonic()`, passed in."""
+"""When a connector scans, plans and waits, and how large its next batch may be. All times are of `time.monotonic()`, passed in."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 QUERY_SECONDS = 1.0
 """Least time between two batches of a connector with a query that is up to date: each is a Spark job."""
-LOOK_GAP_SECONDS = 0.05
-"""Least time between two looks caused by events; after a look that takes long, five times its own duration."""
+SCAN_GAP_SECONDS = 0.05
+"""Least time between two scans caused by events; after a scan that takes long, five times its own duration."""
 BUSY_SECONDS = 1.0
 """Longest wait while there is something to do: a file that failed, an answer of Kafka, a query that is examined."""
 PAUSED_SECONDS = 0.5
-"""Least time between two looks at growing files while the connector is paused."""
+"""Least time between two scans at growing files while the connector is paused."""
 FIRST_REPORT_SECONDS = 0.5
 """How long a batch that may stay may take until its first report before it has to make room for others: after that they can join it."""
 STAY_LINGER_SECONDS = 0.05
@@ -39,19 +39,19 @@ class RoundSchedule:
 
     linger: float
     limits: RateLimits | None = None
-    next_look: float = 0.0
-    """When a look is due if nothing requires an earlier one."""
-    look_allowed_at: float = 0.0
-    """When events may cause a look again."""
+    next_scan: float = 0.0
+    """When a scan is due if nothing requires an earlier one."""
+    scan_allowed_at: float = 0.0
+    """When events may cause a scan again."""
     plan_at: float = 0.0
     """When the next batch may be planned."""
-    ripe_at: float = math.inf
-    """When records become due that only time completes, see `Source.ripen`."""
-    has_looked: bool = False
-    blind: bool = False
-    """Whether the last look could not determine what is there."""
+    times_out_at: float = math.inf
+    """When records become due that only time completes, see `Source.end_timed_out`."""
+    has_scanned: bool = False
+    last_scan_failed: bool = False
+    """Whether the last scan could not determine what is there."""
     scan_seconds: float = 0.0
-    """The interval between two looks without events."""
+    """The interval between two scans without events."""
 
     @classmethod
     def of(cls, definition: Definition, pace_seconds: float, clock: Callable[[], float]) -> RoundSchedule:
@@ -64,30 +64,30 @@ class RoundSchedule:
         """Returns whether batches may stay at the ends of their files: neither `limits` nor a longer `linger` require fewer batches."""
         return self.limits is None and self.linger <= STAY_LINGER_SECONDS
 
-    def look_soon(self) -> None:
-        """Makes a look due as soon as one is allowed."""
-        self.next_look = min(self.next_look, self.look_allowed_at)
+    def scan_soon(self) -> None:
+        """Makes a scan due as soon as one is allowed."""
+        self.next_scan = min(self.next_scan, self.scan_allowed_at)
 
-    def looked(self, now: float, seconds: float, interval: float) -> None:
-        """Notes the end of a look that took `seconds`; the next one is due after `interval`."""
-        self.blind, self.has_looked = False, True
-        self.look_allowed_at = now + max(LOOK_GAP_SECONDS, 5 * seconds)
-        self.scan_seconds, self.next_look = interval, now + interval
+    def note_scan(self, now: float, seconds: float, interval: float) -> None:
+        """Notes the end of a scan that took `seconds`; the next one is due after `interval`."""
+        self.last_scan_failed, self.has_scanned = False, True
+        self.scan_allowed_at = now + max(SCAN_GAP_SECONDS, 5 * seconds)
+        self.scan_seconds, self.next_scan = interval, now + interval
 
-    def cannot_look(self) -> None:
-        """Notes a look that failed: the next one is due when the source says that it knows more."""
-        self.blind, self.next_look = True, math.inf
+    def note_failed_scan(self) -> None:
+        """Notes a scan that failed: the next one is due when the source says that it knows more."""
+        self.last_scan_failed, self.next_scan = True, math.inf
 
     def wait(self, now: float, retry_at: float, *, is_idle: bool, is_well: bool, pausing: bool) -> Wait | WaitForChange:
         """Returns the wait for the next round. Nothing can be planned before `retry_at`; `is_idle`: there is nothing to do."""
-        looks_on = pausing and not (is_idle and self.ripe_at > now)  # at growing files
-        begin = now + PAUSED_SECONDS if looks_on else max(self.plan_at, retry_at)
+        keeps_scanning = pausing and not (is_idle and self.times_out_at > now)  # at growing files
+        begin = now + PAUSED_SECONDS if keeps_scanning else max(self.plan_at, retry_at)
         if self.limits is not None and not pausing:
             begin = max(begin, now + self.limits.seconds_left())
-        if is_idle and is_well and begin <= now and not self.blind:
-            return WaitForChange(self.next_look, self.scan_seconds, self.ripe_at)
-        latest = min(self.next_look, math.inf if is_idle else now + BUSY_SECONDS)
-        return Wait(min(begin, latest)) if begin > now else Wait(min(latest, self.ripe_at), deaf=False)
+        if is_idle and is_well and begin <= now and not self.last_scan_failed:
+            return WaitForChange(self.next_scan, self.scan_seconds, self.times_out_at)
+        latest = min(self.next_scan, math.inf if is_idle else now + BUSY_SECONDS)
+        return Wait(min(begin, latest)) if begin > now else Wait(min(latest, self.times_out_at), deaf=False)
 
 
 class BatchLimits(NamedTuple):

@@ -234,7 +234,7 @@ def test_a_reader_is_told_of_ends_of_ranges_only(write: Callable[..., DataSource
 
 def is_planned(source: Source) -> bool:
     """Whether the reader has answered by now, and there is something to read."""
-    source.ripen(at_once=False)
+    source.end_timed_out(at_once=False)
     if source.needs_scan:
         source.finish((), source.scan())
     return bool(source.plan(1).splits)

@@ -72,7 +72,7 @@ BUGS: dict[str, Plant] = {
     "files that are done are not known again": always(spool_catalog.SpoolCatalog, "_done_row", None),
     "what is saved of a file is forgotten at a start": always(spool_catalog.SpoolCatalog, "_recall", None),
     "files that were cut or empty do not go on once that is saved": changed(preparation.Preparation, "finish", lambda _: lambda *_: []),
-    "a file may be in two batches": changed(Planner, "land", lambda _: lambda self, partition: self.in_flight[partition]),
+    "a file may be in two batches": changed(Planner, "release", lambda _: lambda self, partition: self.in_flight[partition]),
     "nobody compares a file with what was read of it": always(spool_stream.SpoolStream, "is_what_was_read", True),
     "another file in its place is cleaned up": always(moves, "seen", moves.NameState.IT),
     "nothing is ever cleaned up": always(cleanup_queue.CleanupQueue, "add", None),

@@ -79,7 +79,7 @@ class FilePlanner:
 
     def note_task_ended(self, partition: SourcePartition) -> TrackedFile:
         """Records that the task that read the file of `partition` has ended. Returns the file."""
-        file = self._planner.land(partition)
+        file = self._planner.release(partition)
         file.note_task_ended()
         return file
 
@@ -284,7 +284,7 @@ class RecordTimers:
             self._queued.add(file)
             heapq.heappush(self._queue, (due, next(self._numbers), file))
 
-    def ripen(self, *, at_once: bool) -> float:
+    def end_timed_out(self, *, at_once: bool) -> float:
         """Ends records that have timed out, or all if `at_once`. Returns when the next is due (`time.monotonic()`), inf for never."""
         while self._queue and (at_once or self._queue[0][0] <= time.monotonic()):
             file = heapq.heappop(self._queue)[2]

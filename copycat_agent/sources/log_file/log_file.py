@@ -285,10 +285,10 @@ class LogFileSource:
             if file.packing.rest:
                 self._closer.note_read_to_end(file)
 
-    def ripen(self, *, at_once: bool) -> float:
+    def end_timed_out(self, *, at_once: bool) -> float:
         """Ends records that have timed out, or all if `at_once`. Returns when the next is due (`time.monotonic()`), inf for never."""
         self._is_bounded = at_once
-        return self._timers.ripen(at_once=at_once)
+        return self._timers.end_timed_out(at_once=at_once)
 
     def drained(self) -> bool:
         """Returns whether everything that can be read is read."""

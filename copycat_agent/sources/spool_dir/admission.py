@@ -121,7 +121,7 @@ class Admission:
         for file in list(self._awaiting):
             self.admit(file)
 
-    def ripen(self) -> float:
+    def end_timed_out(self) -> float:
         """Checks the files that are due. Returns when to call this again, by `time.monotonic()`."""
         for file in self._ready.due():
             if self.follows(file) and not self._planner.reads_any(file.partitions):

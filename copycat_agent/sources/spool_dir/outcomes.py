@@ -135,7 +135,7 @@ class SpoolResults:
         done: list[SpoolFile] = []
         failure: FatalError | None = None
         for result in sorted(results, key=_got_on):  # files without progress are queued before those with progress
-            reading = self._planner.land(result.split.partition)
+            reading = self._planner.release(result.split.partition)
             file = reading.file
             if (offset := changes.offsets.get(reading.partition)) is not None:
                 file.got_on(file.progress.with_offset(reading.part, offset, result.packed_position))

@@ -160,12 +160,12 @@ class SpoolDirSource:
         else:
             self._log.debug("file finished", path=file.path, bytes=file.size, records=offset.records)
 
-    def ripen(self, *, at_once: bool) -> float:
+    def end_timed_out(self, *, at_once: bool) -> float:
         """Checks files that are due, and cleans up. Incomplete files are waited for in a run to the end, too."""
         self._listing.is_bounded = at_once
         if self._cleanup.is_busy:
             self._cleanup.work()
-        return min(self._admission.ripen(), self._cleanup.next_at)
+        return min(self._admission.end_timed_out(), self._cleanup.next_at)
 
     def drained(self) -> bool:
         """Returns whether all is read. Does not wait for files without their done file, set aside, or empty and open for writing."""

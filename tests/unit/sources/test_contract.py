@@ -74,7 +74,7 @@ def made(shelves: Shelves, saved: dict[SourcePartition, SourceOffset] | None = N
 def looked(source: ContractSource) -> Changes:
     """One look, waited for; what it asks to be saved is not confirmed yet."""
     source.scan()
-    wait_until(lambda: source.ripen(at_once=False) and source.needs_scan, 30)
+    wait_until(lambda: source.end_timed_out(at_once=False) and source.needs_scan, 30)
     return source.scan()
 
 
@@ -212,10 +212,10 @@ def test_nobody_is_asked_while_all_there_is_has_yet_to_be_read() -> None:
     source.finish((), looked(source))
     (split,) = source.plan(1).splits
     source.scan()
-    assert source.ripen(at_once=False) == math.inf
+    assert source.end_timed_out(at_once=False) == math.inf
     result = settled(split, 3, records)
     source.finish((result,), source.changes_of((result,)))
-    wait_until(lambda: source.ripen(at_once=False) and source.needs_scan, 30)
+    wait_until(lambda: source.end_timed_out(at_once=False) and source.needs_scan, 30)
     source.close()
 
 
@@ -227,13 +227,13 @@ def test_a_run_to_the_end_looks_once_more_behind_where_a_partition_begins() -> N
     source.finish((), looked(source))
     assert not source.drained()
     shelves.books = {"a": 3}
-    wait_until(lambda: source.ripen(at_once=True) and source.needs_scan, 30)
+    wait_until(lambda: source.end_timed_out(at_once=True) and source.needs_scan, 30)
     source.finish((), source.scan())
     assert not source.drained()
     (split,) = source.plan(1).splits
     result = settled(split, 3, SourceFraming(shelves, "made up"))
     source.finish((result,), source.changes_of((result,)))
-    wait_until(lambda: source.ripen(at_once=True) and source.needs_scan, 30)
+    wait_until(lambda: source.end_timed_out(at_once=True) and source.needs_scan, 30)
     source.finish((), source.scan())
     wait_until(source.drained, 30, "it comes to an end")
     source.close()
@@ -257,7 +257,7 @@ def test_a_source_that_cannot_be_asked_is_retriable_and_one_that_is_at_fault_is_
     with pytest.raises(RetriableError, match="no network"):
         looked(source)
     shelves.failure = KeyError("a secret")
-    wait_until(lambda: source.ripen(at_once=False) and source.needs_scan, 30)
+    wait_until(lambda: source.end_timed_out(at_once=False) and source.needs_scan, 30)
     with pytest.raises(FatalError, match=r"source made_up: KeyError at test_contract.py:\d+; "):
         source.scan()
     source.close()

@@ -90,7 +90,7 @@ class Rig:
     def look(self, *, to_the_end: bool = False) -> Changes:
         """One look, whose changes are saved."""
         self.source.scan()
-        wait_until(lambda: self.source.ripen(at_once=to_the_end) and self.source.needs_scan, 30)
+        wait_until(lambda: self.source.end_timed_out(at_once=to_the_end) and self.source.needs_scan, 30)
         return self.save((), self.source.scan())
 
     def save(self, results: tuple[SplitResult, ...], changes: Changes) -> Changes:

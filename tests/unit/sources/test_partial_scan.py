@@ -295,7 +295,7 @@ def test_what_a_run_to_the_end_has_read_is_judged_by_a_scan(tmp_path: Path, log:
     for file in agent.source._catalog.followed.files.values():
         file.seen = replace(file.seen, grown_at=file.grown_at - 1000.0)
     append(tmp_path / "3.log", "more\n")
-    agent.source.ripen(at_once=True)
+    agent.source.end_timed_out(at_once=True)
     while not agent.source.drained():
         agent.work()
     agent.scan()

@@ -122,7 +122,7 @@ def test_what_is_in_flight_is_not_planned_again_until_it_has_landed() -> None:
     assert not planner.may_follow(one)
     with pytest.raises(AssertionError):
         planner.take(one)
-    assert planner.land(one.partition) is one
+    assert planner.release(one.partition) is one
     assert planner.ready([one], 1) == [one]
 
 

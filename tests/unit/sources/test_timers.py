@@ -36,9 +36,9 @@ class GroupingAgent(Agent):
         line = LineOptions() if partial is None else LineOptions(flush_partial_after=partial)
         super().__init__((f"{directory}/*",), multiline=multiline, line=line, **options)
 
-    def ripen(self) -> float:
+    def end_timed_out(self) -> float:
         """As a connector does between two plans."""
-        return self.source.ripen(at_once=False)
+        return self.source.end_timed_out(at_once=False)
 
     def _frames(self, split: Split, stream: Stream, *, stop: bool) -> SplitResult:
         offset = split.offset
@@ -69,10 +69,10 @@ def test_a_file_without_anything_open_has_no_timer(tmp_path: Path) -> None:
     agent = GroupingAgent(tmp_path)
     append(tmp_path / "app", b"")
     agent.drain()
-    assert agent.ripen() == math.inf
+    assert agent.end_timed_out() == math.inf
     append(tmp_path / "app", b"A\n")
     agent.drain()
-    assert time.monotonic() < agent.ripen() <= time.monotonic() + HOUR
+    assert time.monotonic() < agent.end_timed_out() <= time.monotonic() + HOUR
 
 
 def test_a_group_ends_in_time_once_and_not_again_for_an_unfinished_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,16 +80,16 @@ def test_a_group_ends_in_time_once_and_not_again_for_an_unfinished_line(tmp_path
     append(tmp_path / "app", b"A\n a\n unfin")
     agent.drain()
     assert not agent.lines
-    wait_until(lambda: agent.ripen() == math.inf)
+    wait_until(lambda: agent.end_timed_out() == math.inf)
     agent.work()
     assert agent.lines == [b"A\n a"]
-    assert agent.ripen() == math.inf
+    assert agent.end_timed_out() == math.inf
     assert agent.work() == 0
     append(tmp_path / "app", b"ished\n")
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now)
     agent.drain()
-    assert agent.ripen() < math.inf, "what is behind it is a group of its own, with its own time"
+    assert agent.end_timed_out() < math.inf, "what is behind it is a group of its own, with its own time"
 
 
 def test_a_group_that_has_grown_unseen_is_not_ended(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_group_that_has_grown_unseen_is_not_ended(tmp_path: Path) -> None:
     append(tmp_path / "app", b"A\n a\n")
     agent.drain()
     append(tmp_path / "app", b" b\nB\n")
-    wait_until(lambda: agent.ripen() == math.inf)
+    wait_until(lambda: agent.end_timed_out() == math.inf)
     agent.work()
     assert agent.lines == [b"A\n a\n b"]
 
@@ -109,7 +109,7 @@ def test_a_group_that_has_grown_unseen_in_a_closed_file_is_not_ended(tmp_path: P
     agent.drain()
     for name in ("a", "b", "c"):
         append(tmp_path / name, b" b\nB\n")
-    wait_until(lambda: agent.ripen() == math.inf)
+    wait_until(lambda: agent.end_timed_out() == math.inf)
     for _ in range(6):
         agent.work()
     assert agent.lines == [b"A\n a\n b"] * 3
@@ -119,12 +119,12 @@ def test_an_unfinished_line_ends_in_its_own_time(tmp_path: Path) -> None:
     agent = GroupingAgent(tmp_path, 0.02, partial=HOUR)
     append(tmp_path / "app", b"A\n a\n unfin")
     agent.drain()
-    wait_until(lambda: agent.ripen() > time.monotonic() + 60)
+    wait_until(lambda: agent.end_timed_out() > time.monotonic() + 60)
     agent.work()
     assert agent.lines == [b"A\n a"]
     both = GroupingAgent(tmp_path, HOUR, partial=0.02)
     both.drain()
-    wait_until(lambda: both.ripen() == math.inf)
+    wait_until(lambda: both.end_timed_out() == math.inf)
     both.work()
     assert both.lines == [b"A\n a\n unfin"]
 
@@ -135,13 +135,13 @@ def test_a_line_that_is_finished_after_its_time_was_over_and_before_a_task_reads
     agent = Agent((str(path),), line=LineOptions(flush_partial_after=0))
     agent.scan()
     agent.work()
-    agent.source.ripen(at_once=False)
+    agent.source.end_timed_out(at_once=False)
     (split,) = agent.source.plan(1).splits
     assert split.final
     append(path, b" and finished\nnext")
     agent.come_back((agent.read(split),))
     agent.drain()
-    agent.source.ripen(at_once=False)
+    agent.source.end_timed_out(at_once=False)
     agent.drain()
     assert agent.lines == [b"begun and finished", b"next"]
 
@@ -151,7 +151,7 @@ def test_a_file_that_was_last_changed_long_ago_waits_for_nothing(tmp_path: Path)
     age(tmp_path / "app", HOUR + 120)
     agent = GroupingAgent(tmp_path, HOUR)
     agent.drain()
-    assert agent.ripen() == math.inf
+    assert agent.end_timed_out() == math.inf
     agent.work()
     assert agent.lines == [b"A\n a"]
 
@@ -164,7 +164,7 @@ def test_a_time_that_a_server_gave_a_file_says_little(tmp_path: Path, monkeypatc
     age(tmp_path / "app", seconds)
     agent = GroupingAgent(tmp_path, 600.0, partial=600.0)
     agent.drain()
-    assert (agent.ripen() < math.inf) is waits
+    assert (agent.end_timed_out() < math.inf) is waits
 
 
 def test_the_next_generation_waits_for_the_open_group_of_the_one_before_it_and_no_longer(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_the_next_generation_waits_for_the_open_group_of_the_one_before_it_and_n
     append(log, b"B\nC\n")
     agent.drain()
     assert not agent.lines
-    wait_until(lambda: agent.ripen() == math.inf)
+    wait_until(lambda: agent.end_timed_out() == math.inf)
     agent.drain()
     assert agent.lines == [b"A\n a", b"B"]
 
@@ -185,7 +185,7 @@ def test_a_run_to_the_end_ends_everything_at_once(tmp_path: Path) -> None:
     append(tmp_path / "app", b"A\n a\nunfinished")
     agent = GroupingAgent(tmp_path)
     agent.drain()
-    assert agent.source.ripen(at_once=True) == math.inf
+    assert agent.source.end_timed_out(at_once=True) == math.inf
     agent.work()
     assert agent.lines == [b"A\n a\nunfinished"]
 
@@ -222,12 +222,12 @@ def test_no_line_is_lost_and_groups_end_at_their_lines_or_by_time(pieces: list[t
             agent.drain()
             if what == "time":
                 for _ in range(rotated + 1):  # one generation after the other
-                    agent.source.ripen(at_once=True)
+                    agent.source.end_timed_out(at_once=True)
                     agent.drain()
                 expected += [b"\n".join(group)] if group else []
                 group = []
         for _ in range(rotated + 1):
-            agent.source.ripen(at_once=True)
+            agent.source.end_timed_out(at_once=True)
             agent.drain()
         expected += [b"\n".join(group)] if group else []
         assert agent.lines == expected

@@ -225,14 +225,14 @@ def test_a_bug_in_the_connector_is_told_by_place_and_leaves_the_others_alone(
 def test_a_deleted_file_is_read_on_by_the_next_start_after_a_bug(
     run: Callable[..., Worker], store: MoodyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, ripen, bugs = tmp_path / "logs" / "a", LogFileSource.ripen, [KeyError("a bug")]
+    path, end_timed_out, bugs = tmp_path / "logs" / "a", LogFileSource.end_timed_out, [KeyError("a bug")]
 
     def bug(source: LogFileSource, *, at_once: bool) -> float:
         if source.lag().open_files and not path.exists() and bugs:
             raise bugs.pop()
-        return ripen(source, at_once=at_once)
+        return end_timed_out(source, at_once=at_once)
 
-    monkeypatch.setattr(LogFileSource, "ripen", bug)
+    monkeypatch.setattr(LogFileSource, "end_timed_out", bug)
     size = write(path, "one", "two")
     executor = ScriptedExecutor(otherwise=lambda batch: fails(UNWELL)(batch) if bugs else read_all(batch))
     worker = run(executor)

@@ -27,13 +27,13 @@ from copycat_agent.worker.effects import (
     CollectResults,
     Effect,
     Join,
-    Look,
-    LookResult,
     Performed,
     PublishIfDue,
     RequestSettle,
     Save,
     SaveLast,
+    Scan,
+    ScanResult,
     Submit,
     WaitForChange,
 )
@@ -90,7 +90,7 @@ class OneFile:
             self.is_planned = False
             self.unread -= result.offset.position - result.split.offset.position
 
-    def ripen(self, *, at_once: bool) -> float:
+    def end_timed_out(self, *, at_once: bool) -> float:
         return BEGIN if at_once else float("inf")
 
     def drained(self) -> bool:
@@ -146,7 +146,7 @@ class Stepped:
         self.now = BEGIN
         self.flying: list[Split] = []
         self.answers: dict[type, Callable[[Any], object]] = {
-            Look: lambda _: LookResult(FOUND, 0.0),
+            Scan: lambda _: ScanResult(FOUND, 0.0),
             CollectEvents: lambda _: CollectedEvents(),
             Save: lambda _: 0.0,
             WaitForChange: lambda wait: wait.until,
@@ -209,7 +209,7 @@ def kinds(effects: Sequence[Effect]) -> list[type]:
 
 def test_what_is_found_is_saved_before_it_is_planned(stepped: Stepped) -> None:
     effects = stepped.until_wait()
-    assert kinds(effects) == [CollectEvents, Look, Save, Submit, Wait]
+    assert kinds(effects) == [CollectEvents, Scan, Save, Submit, Wait]
     assert stepped.source.finished == [FOUND]
     assert stepped.has_state(State.RUNNING)
 
@@ -321,13 +321,13 @@ def test_an_error_that_ends_it_leaves_nothing_open(stepped: Stepped) -> None:
 
 
 def test_a_look_that_tells_nothing_is_tried_when_the_source_knows_more(stepped: Stepped) -> None:
-    stepped.answers[Look] = lambda _: BlockedError("it does not answer")
+    stepped.answers[Scan] = lambda _: BlockedError("it does not answer")
     stepped.until_wait()
     assert stepped.has_state(State.BLOCKED)
-    assert Look not in kinds([effect for _ in range(5) for effect in stepped.until_wait()])
+    assert Scan not in kinds([effect for _ in range(5) for effect in stepped.until_wait()])
     stepped.source.needs_scan = True
-    stepped.answers[Look] = lambda _: LookResult(FOUND, 0.0)
-    assert Look in kinds(stepped.until_wait())
+    stepped.answers[Scan] = lambda _: ScanResult(FOUND, 0.0)
+    assert Scan in kinds(stepped.until_wait())
 
 
 def test_what_only_a_look_takes_in_does_not_make_rounds_before_the_look_is_allowed(tmp_path: Path) -> None:
@@ -336,12 +336,12 @@ def test_what_only_a_look_takes_in_does_not_make_rounds_before_the_look_is_allow
 
         unread, needs_scan = 0, True
 
-        def ripen(self, *, at_once: bool) -> float:
+        def end_timed_out(self, *, at_once: bool) -> float:
             return BEGIN
 
     stepped = Stepped(tmp_path, Answered())
     for _ in range(3):
-        looked, wait = Look in kinds(effects := stepped.until_wait()), effects[-1]
+        looked, wait = Scan in kinds(effects := stepped.until_wait()), effects[-1]
         assert looked
         assert isinstance(wait, Wait | WaitForChange)
         assert wait.until >= stepped.now - 0.01 > BEGIN
@@ -350,13 +350,13 @@ def test_what_only_a_look_takes_in_does_not_make_rounds_before_the_look_is_allow
 
 def test_a_connector_that_has_nothing_to_do_waits_for_a_change(stepped: Stepped) -> None:
     stepped.source.unread = 0
-    assert kinds(stepped.until_wait()) == [CollectEvents, Look, Save, WaitForChange]
+    assert kinds(stepped.until_wait()) == [CollectEvents, Scan, Save, WaitForChange]
     stepped.hears()
-    assert kinds(stepped.until_wait()) == [CollectEvents, Look, Save, WaitForChange], "something has changed"
-    next_look = stepped.now + 60
-    stepped.answers[WaitForChange] = lambda _: next_look  # the source has said meanwhile that all is as it was
+    assert kinds(stepped.until_wait()) == [CollectEvents, Scan, Save, WaitForChange], "something has changed"
+    next_scan = stepped.now + 60
+    stepped.answers[WaitForChange] = lambda _: next_scan  # the source has said meanwhile that all is as it was
     _, wait = stepped.until_wait()
-    assert wait == WaitForChange(next_look, stepped.source.scan_seconds, math.inf)
+    assert wait == WaitForChange(next_scan, stepped.source.scan_seconds, math.inf)
 
 
 def test_a_paused_connector_waits_for_a_change_while_nothing_is_unread(stepped: Stepped) -> None:

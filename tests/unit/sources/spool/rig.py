@@ -142,9 +142,9 @@ class Spool:
 
     def scan(self) -> None:
         """One scan, saved; what time has ended as well."""
-        self.source.ripen(at_once=False)
+        self.source.end_timed_out(at_once=False)
         self._save((), self.source.scan())
-        self.source.ripen(at_once=False)
+        self.source.end_timed_out(at_once=False)
 
     def work(self) -> int:
         """A batch for every idle task, read and saved. Returns the number of splits."""

@@ -104,7 +104,7 @@ class _History:
         path.unlink()
 
     def _scan(self) -> None:
-        self.spool.source.ripen(at_once=False)
+        self.spool.source.end_timed_out(at_once=False)
         self._unsaved.append(((), self.spool.source.scan()))
 
     def _plan(self) -> None:
