@@ -292,12 +292,14 @@ class _RangeProducer:
     def flush(self) -> None:
         """Claims the range that was read and publishes its files, which are visible when this returns.
 
-        Raises RetriableError if another agent has written this range, or as `SinkStore` does; then nothing of the range counts.
+        Raises RetriableError if another agent has written this range, FatalError for a topic that was made anew meanwhile, or as
+        `SinkStore` does; then nothing of the range counts.
         """
         progress, place = self._progress, self._place
         assert progress is not None
         assert place is not None
         try:
+            progress.stream.verify()  # type: ignore[union-attr]
             self._letters.flush()
             behind = progress.stream.reached(progress.sent_position)  # type: ignore[union-attr]
             written = self._files.close()

@@ -77,6 +77,11 @@ class TopicRanges:
                 topics.missing.append(name)
         return topics
 
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Returns the present id of each topic, "" where the cluster has none. Topics that are not there, or refused, are left out."""
+        answers = self._each(lambda client: _described(client, sorted(topics)))
+        return {name: str(one.topic_id or "") for name, one in answers.items() if not isinstance(one, KafkaError)}
+
     def ends(self, places: Iterable[PlaceOf]) -> KnownOffsets:
         """Returns the offset after the last record of each partition."""
         return self._offsets(places, OffsetSpec.latest())  # type: ignore[no-untyped-call]

@@ -207,6 +207,9 @@ class OffsetSource(Protocol):
     def read(self, stretch: Stretch) -> Iterator[tuple[EnvelopedRun | LostRecords | Passed, int]]:
         """In a task: yields the stretch's records in order, each run with the offset after it. May begin at any record's end."""
 
+    def verify(self, stretch: Stretch) -> None:
+        """In a task, before files of records that were read are claimed: raises FatalError if their partition was made anew. May ask."""
+
     def apply(self, stretch: Stretch, position: int | None, *, finished: bool) -> Position:
         """As `AuthorSource.apply`."""
 

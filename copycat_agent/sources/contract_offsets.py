@@ -41,6 +41,11 @@ class OffsetStream(RecordStream):
         source: OffsetSource = self._source
         return source.place(self._stretch)
 
+    def verify(self) -> None:
+        """Raises FatalError if the records that were read are of another partition than the position."""
+        source: OffsetSource = self._source
+        source.verify(self._stretch)
+
     def offset_of(self, record: RecordLike) -> int:
         """Returns the record's own offset. Its `start` may be lower: it is where the record before it ends, ahead of a gap."""
         return record.end - 1

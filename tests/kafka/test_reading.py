@@ -183,6 +183,18 @@ def test_a_topic_that_was_made_anew_ends_with_words(broker: DevBroker, topic: st
     assert "copycat offsets reset NAME" in raised.value.hint
 
 
+def test_a_topic_that_was_made_anew_between_two_looks_is_noticed_before_it_is_read(broker: DevBroker, topic: str) -> None:
+    send(broker.bootstrap, topic, numbered(0, 10))
+    reading = Reading(options(broker.bootstrap, topic, discover_interval=3600.0))
+    assert len(reading.read()) == 10
+    delete_topic(broker.bootstrap, topic)
+    wait_until(lambda: _is_gone(broker, topic), 30)
+    create_topic(broker.bootstrap, topic)
+    send(broker.bootstrap, topic, numbered(0, 20))
+    with pytest.raises(FatalError, match="deleted and made again"):
+        reading.look()
+
+
 def test_what_is_missing_is_told_to_a_reader(broker: DevBroker, topic: str) -> None:
     ranges = TopicRanges(KafkaOptions(bootstrap_servers=(broker.bootstrap,)), committed=True)
     (error,) = ranges.ends([(topic, 0), ("missing", 0)]).errors.values()

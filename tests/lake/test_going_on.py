@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,9 @@ from confluent_kafka.admin import AdminClient
 from copycat_agent.errors import BlockedError
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.sinks.directory_store import DirectoryStore
+from copycat_agent.sources.kafka.kafka_source import KafkaSource
 from tests.lake.conftest import as_json
-from tests.rig.kafka import create_topic
+from tests.rig.kafka import create_topic, delete_topic
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -213,6 +215,26 @@ def test_a_topic_that_was_made_anew_stops_the_connector_for_good_and_another_nam
     lake.name = "lake-2"
     found = lake.run(sink={**SOON, "path": "new"})
     lake.assert_each_once([one for one in found if one.directory == "new"])
+
+
+def test_a_topic_that_is_made_anew_between_two_looks_is_in_no_file(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    between, look = threading.Lock(), KafkaSource.look
+
+    def alone(source: KafkaSource, saved: Any, *, to_the_end: bool) -> list[Any]:
+        with between:
+            return list(look(source, saved, to_the_end=to_the_end))
+
+    monkeypatch.setattr(KafkaSource, "look", alone)
+    lake.start(source={"discover_interval": "1h"}, sink=SOON)
+    more(lake, 0, 10)
+    before = lake.wait_written(10)
+    with between:
+        delete_topic(lake.bootstrap, lake.topic)
+        wait_until(lambda: made_again(lake), 30)
+        more(lake, 0, 60)
+    wait_until(lambda: lake.status.state == "failed", 30, lambda: f"{lake.status}")
+    assert "deleted and made again" in lake.stop().reason
+    assert lake.written() == before
 
 
 def refused(lake: Lake) -> str:

@@ -98,19 +98,32 @@ class KafkaSource:
 
     def _unread(self, ends: Mapping[tuple[str, int], int], positions: Mapping[str, dict[str, Any]]) -> Iterator[Found]:
         """Yields partitions that have a position, with what is unread of them. Raises FatalError for positions of other records."""
+        ids = self._ids({place[0] for place, end in ends.items() if end > positions.get(_key(place), {"offset": end})["offset"]})
         for place, end in ends.items():
             key, topic = _key(place), place[0]
             if self._options.roll is not None:  # of new ones, too: records after this look are not older
                 self._rolling.setdefault(key, PartitionEnds(self._options.roll)).saw(end)
-            if key not in positions:
+            if key not in positions or topic not in ids:
                 continue
             offset, topic_id = positions[key]["offset"], positions[key].get("topic_id", "")
-            if topic_id and self._topics.found[topic].topic_id not in ("", topic_id):
-                words = f"topic {topic} is not the one that was read: it was deleted and made again, and its offsets are of other records"
-                raise FatalError(words, _if_anew(self._options))
+            if topic_id and ids[topic] not in ("", topic_id):
+                raise _made_anew(topic, self._options)
             here = self._ends[key] = self._end(place, offset, end)
             target = here if self._targets is None else self._targets.get(place, here)
             yield Found(key, end=target, unread=int(max(0, target - offset) * _record_bytes(positions[key])), name=key)
+
+    def _ids(self, unread: Collection[str]) -> dict[str, str]:
+        """Returns the ids of topics. Those of `unread` topics are asked for after their ends, which are then of this id, or left out.
+
+        Topics that go into files are not asked for: a task does that before it claims them (`verify`).
+        """
+        known = {name: topic.topic_id for name, topic in self._topics.found.items()}
+        if self._options.roll is not None:
+            return known
+        present = self._ranges.ids(unread)
+        if gone := set(unread) - present.keys():
+            self._discovered_at = -self._options.discover_interval
+        return {name: topic_id for name, topic_id in {**known, **present}.items() if name not in gone}
 
     def _troubles(self) -> Iterator[Troubled]:
         """Yields topics that are missing or refused, and why positions are not committed. A run to the end needs no group."""
@@ -208,6 +221,19 @@ class KafkaSource:
                 self._record_bytes[stretch.key] = size_bytes / records
                 for run in _parts(one, weight):
                     yield self._enveloped(run, weight if run is one else _weight(run)), run.offsets[-1] + 1
+
+    def verify(self, stretch: Stretch) -> None:
+        """Asks for the topic's id, by a client of its own: nobody closes the source in a task. One that was only deleted is good."""
+        topic, topic_id = self.place(stretch).topic, stretch.work.decode()
+        if not topic_id:
+            return
+        ranges = TopicRanges(self._options.cluster, committed=True)
+        try:
+            present = ranges.ids([topic]).get(topic, "")
+        finally:
+            ranges.close()
+        if present not in ("", topic_id):
+            raise _made_anew(topic, self._options)
 
     def _enveloped(self, run: ReceivedRun, size_bytes: int) -> EnvelopedRun:
         """Returns the records with their decoded values; with the values' bytes where no converter reads them."""
@@ -317,6 +343,11 @@ def _key(place: tuple[str, int]) -> str:
 def _place(key: str) -> TopicPlace:
     topic, _, number = key.rpartition("/")
     return TopicPlace(topic, int(number))
+
+
+def _made_anew(topic: str, options: KafkaSourceOptions) -> FatalError:
+    words = f"topic {topic} is not the one that was read: it was deleted and made again, and its offsets are of other records"
+    return FatalError(words, _if_anew(options))
 
 
 def _if_anew(options: KafkaSourceOptions) -> str:

@@ -49,7 +49,7 @@ def nothing(*_: object, **__: object) -> None:
 class _GivenLines:
     """An `AuthorSource` that reads the lines in the stretch's `work`; only `read` is called."""
 
-    look = plan = apply = committed = close = cast("Any", nothing)
+    look = plan = apply = committed = close = verify = cast("Any", nothing)
 
     def read(self, stretch: Stretch) -> Iterator[tuple[Record, Position]]:
         for number, line in _lines(stretch):
