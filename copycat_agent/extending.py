@@ -32,7 +32,7 @@ from copycat_agent.options import (
 )
 from copycat_agent.producer.group_positions import GroupPositions
 from copycat_agent.producer.partition_reading import PartitionReader, PassedOffsets, ReceivedRun, Removed, cut
-from copycat_agent.producer.topic_ranges import KnownOffsets, KnownTopics, TopicRanges
+from copycat_agent.producer.topic_ranges import KnownOffsets, KnownTopics, TopicRanges, TopicRetention
 from copycat_agent.sinks.files_options import FilesSinkOptions, RollOptions
 from copycat_agent.sources import SOURCES, Source, SourceKind
 from copycat_agent.sources.contract import (
@@ -155,6 +155,7 @@ __all__ = [
     "Stretch",
     "TopicPlace",
     "TopicRanges",
+    "TopicRetention",
     "Transform",
     "TransformKind",
     "Troubled",

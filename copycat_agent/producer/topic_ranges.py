@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,9 @@ from typing import Any, NamedTuple, cast
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclOperation
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._resource import ResourceType
 
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions
@@ -41,6 +44,13 @@ class KnownTopics(NamedTuple):
     found: dict[str, KnownTopic]
     missing: list[str]
     refused: dict[str, CopycatError]
+
+
+class TopicRetention(NamedTuple):
+    """How long a topic keeps records, and how many bytes of each partition; `math.inf` without a limit."""
+
+    seconds: float
+    bytes: float
 
 
 class KnownOffsets(NamedTuple):
@@ -81,6 +91,15 @@ class TopicRanges:
         """Returns the present id of each topic, "" where the cluster has none. Topics that are not there, or refused, are left out."""
         answers = self._each(lambda client: _described(client, sorted(topics)))
         return {name: str(one.topic_id or "") for name, one in answers.items() if not isinstance(one, KafkaError)}
+
+    def retention(self, topics: Iterable[str]) -> dict[str, TopicRetention]:
+        """Returns what each topic keeps. Topics whose settings this user may not see (DescribeConfigs) are left out."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+        try:
+            answers = self._each(lambda client: client.describe_configs(resources, request_timeout=ANSWER_SECONDS) if resources else {})
+        except CopycatError:
+            return {}
+        return {one.name: _retention(found) for one, found in answers.items() if not isinstance(found, KafkaError)}
 
     def ends(self, places: Iterable[PlaceOf]) -> KnownOffsets:
         """Returns the offset after the last record of each partition."""
@@ -148,6 +167,17 @@ class TopicRanges:
 def _described(client: AdminClient, topics: Sequence[str], **more: bool) -> Mapping[Any, Future[Any]]:
     """Describing a topic never creates it. A topic that listing leaves out gets an error of its own here."""
     return client.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER_SECONDS, **more) if topics else {}
+
+
+def _retention(settings: Mapping[str, Any]) -> TopicRetention:
+    """A topic that is only compacted removes no record for its age, or for the size of its partition."""
+    values = {name: str(entry.value) for name, entry in settings.items()}
+    if "delete" not in values.get("cleanup.policy", "delete"):
+        return TopicRetention(math.inf, math.inf)
+    most_ms, most_bytes = (
+        int(text) if (text := values.get(name, "")).isdecimal() else math.inf for name in ("retention.ms", "retention.bytes")
+    )
+    return TopicRetention(most_ms / 1000, most_bytes)
 
 
 def _may_read(described: Any) -> bool:  # noqa: ANN401 - confluent_kafka's description of a topic or a group

@@ -85,5 +85,8 @@ def test_what_is_missing_is_named_and_its_grant_is_noticed(guarded: DevBroker, t
         assert "warn group copycat-lake" in doctor()
         grant(guarded, ResourceType.GROUP, "copycat-lake", AclOperation.READ)
         wait_until(lambda: "group" not in doctor(), 30, doctor)
+        assert "warn how long orders keep records is not known" in doctor()
+        grant(guarded, ResourceType.TOPIC, "orders", AclOperation.DESCRIBE_CONFIGS)
+        wait_until(lambda: "warn" not in doctor(), 30, doctor)
         wait_until(lambda: lake.status.troubled_files == 0, 30, lambda: f"{lake.status}")
         lake.stop()

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
+from copycat_agent.options import KafkaOptions
+from copycat_agent.producer.topic_ranges import TopicRanges
+from copycat_agent.sources import SOURCES
+from copycat_agent.workbench.doctor.users import find_user
 from tests.lake.conftest import Lake, as_json, number_of
 from tests.lake.written import Written, written
 from tests.rig.waiting import wait_until
@@ -12,6 +19,8 @@ from tests.rig.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from copycat_agent.dev_broker import DevBroker
 
 AGE_SECONDS = 4.0
 LATE_SECONDS = 1.5
@@ -74,6 +83,29 @@ def test_a_record_of_a_trickle_is_in_a_file_once_it_has_waited_for_so_long(lake:
 
 def rows(root: Path) -> list[int]:
     return [number_of(row) for one in written(root) for row in one.rows]
+
+
+@pytest.mark.parametrize("config", [{"retention.ms": "6000"}, {"retention.bytes": "100000"}])
+def test_records_do_not_wait_until_their_topic_deletes_them(make_lake: Callable[..., Lake], config: dict[str, str]) -> None:
+    lake = make_lake(config=config)
+    sink = {"roll": {"age": "1h"}}
+    probe = SOURCES["kafka"].probe
+    assert probe is not None
+    ((name, value),) = config.items()
+    found = list(probe(lake.definition(sink=sink).source, find_user(None)))
+    assert [one.text.partition(":")[0] for one in found if one.name == "retention"] == [f"topic {lake.topic} has {name}={value}"]
+    lake.follow(sink=sink)
+    lake.send(as_json({"n": number} for number in range(300)))
+    lake.wait_written(300, 30)
+    lake.stop()
+
+
+def test_what_is_only_compacted_or_kept_for_ever_has_no_retention(broker: DevBroker, make_topic: Callable[..., str]) -> None:
+    compacted, endless = make_topic(1, {"cleanup.policy": "compact", "retention.ms": "5"}), make_topic(1, {"retention.ms": "-1"})
+    ranges = TopicRanges(KafkaOptions(bootstrap_servers=(broker.bootstrap,)), committed=True)
+    found = ranges.retention([compacted, endless])
+    ranges.close()
+    assert found == dict.fromkeys((compacted, endless), (math.inf, math.inf))
 
 
 def test_what_no_more_comes_behind_is_written_soon(lake: Lake) -> None:

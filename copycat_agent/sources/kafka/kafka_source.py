@@ -32,6 +32,7 @@ from copycat_agent.extending import (
     ReceivedRun,
     Removed,
     RetriableError,
+    RollOptions,
     Stretch,
     TopicPlace,
     TopicRanges,
@@ -39,7 +40,7 @@ from copycat_agent.extending import (
     cut,
 )
 from copycat_agent.sources.kafka.kafka_options import KafkaSourceOptions
-from copycat_agent.sources.kafka.rolling import PartitionEnds
+from copycat_agent.sources.kafka.rolling import PartitionEnds, within
 
 RECORD_BYTES = 200
 """Assumed size of a record, for the lag, until records of the partition have been read."""
@@ -47,6 +48,8 @@ RUN_BYTES = 2**20
 """Approximate size of the records that are handed on at once; a single record may be larger."""
 CUT_SECONDS = 10.0
 """Time that a partition may end before its position until this is an error."""
+RETENTION_SECONDS = 300.0
+"""Time between two looks for how long topics keep records; those of new topics are looked for at once."""
 COMMIT_SECONDS = 5.0
 """Least time between two commits of positions to the group."""
 ANSWER_SECONDS, CLOSE_SECONDS = 3.0, 1.0
@@ -69,6 +72,9 @@ class KafkaSource:
         self._targets: dict[tuple[str, int], int] | None = None
         """Where a run to the end ends in each partition; None in any other run."""
         self._rolling: dict[str, PartitionEnds] = {}
+        self._rolls: dict[str, RollOptions] = {}
+        """When a file is due, by topic, as far as its retention is known."""
+        self._rolls_at = -RETENTION_SECONDS
         self._record_bytes: dict[str, float] = {}
         """Average size of a record, by the key of partitions that were read in this process."""
         self._ends: dict[str, int] = {}
@@ -102,7 +108,7 @@ class KafkaSource:
         for place, end in ends.items():
             key, topic = _key(place), place[0]
             if self._options.roll is not None:  # of new ones, too: records after this look are not older
-                self._rolling.setdefault(key, PartitionEnds(self._options.roll)).saw(end)
+                self._rolling.setdefault(key, PartitionEnds()).saw(end)
             if key not in positions or topic not in ids:
                 continue
             offset, topic_id = positions[key]["offset"], positions[key].get("topic_id", "")
@@ -143,6 +149,15 @@ class KafkaSource:
         if topics.refused and not topics.found:
             raise next(iter(topics.refused.values()))
         self._topics, self._discovered_at = topics, time.monotonic()
+        if self._options.roll is not None:
+            self._learn_retention(self._options.roll)
+
+    def _learn_retention(self, roll: RollOptions) -> None:
+        is_old = time.monotonic() >= self._rolls_at + RETENTION_SECONDS
+        if asked := [name for name in self._topics.found if is_old or name not in self._rolls]:
+            self._rolls |= {name: within(roll, kept) for name, kept in self._ranges.retention(asked).items()}
+        if is_old:
+            self._rolls_at = time.monotonic()
 
     def _hear(self, errors: Mapping[tuple[str, int], CopycatError], *, is_all: bool, to_the_end: bool) -> None:
         """Raises the first error if no partition answered or the run is to the end; otherwise the other partitions go on.
@@ -194,10 +209,12 @@ class KafkaSource:
     def plan(self, found: Found, position: Position) -> Stretch | None:
         if found.end is None or position["offset"] >= found.end:
             return None
-        rolling = self._rolling.get(found.key)
-        if rolling is not None and self._targets is None and not rolling.is_due(position["offset"], found.end, _record_bytes(position)):
+        rolling, topic = self._rolling.get(found.key), _place(found.key).topic
+        roll = self._rolls.get(topic, self._options.roll)
+        rolls = rolling is not None and roll is not None and self._targets is None
+        if rolls and not rolling.is_due(roll, position["offset"], found.end, _record_bytes(position)):
             return None
-        known = self._topics.found.get(_place(found.key).topic)  # a position set by hand has no topic id
+        known = self._topics.found.get(topic)  # a position set by hand has no topic id
         topic_id = position.get("topic_id") or (known.topic_id if known else "")
         return Stretch(found.key, found.key, position["offset"], found.end, work=topic_id.encode())
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from typing import NamedTuple
 
-from copycat_agent.extending import RollOptions
+from copycat_agent.extending import RollOptions, TopicRetention
 
 SAMPLES_MOST = 1000
 """Most ends that are remembered of a partition. Beyond it records between two ends get the time of the later one."""
+
+
+def within(roll: RollOptions, kept: TopicRetention) -> RollOptions:
+    """Returns `roll` with at most half of the age and bytes that a topic keeps: records that wait must not expire."""
+    return roll.model_copy(update={"age": min(roll.age, kept.seconds / 2), "bytes": min(roll.bytes, kept.bytes / 2)})
 
 
 class _PartitionEnd(NamedTuple):
@@ -20,8 +26,7 @@ class _PartitionEnd(NamedTuple):
 class PartitionEnds:
     """The ends seen of one partition. Times are those of `time.monotonic`."""
 
-    def __init__(self, roll: RollOptions) -> None:
-        self._roll = roll
+    def __init__(self) -> None:
         self._seen: deque[_PartitionEnd] = deque()
         self._is_first = True
 
@@ -30,19 +35,19 @@ class PartitionEnds:
         if self._seen and self._seen[-1].end >= end:
             return
         # records from before the first look may have any age
-        self._seen.append(_PartitionEnd(end, -self._roll.age if self._is_first else time.monotonic()))
+        self._seen.append(_PartitionEnd(end, -math.inf if self._is_first else time.monotonic()))
         self._is_first = False
         if len(self._seen) > SAMPLES_MOST:
             del self._seen[1]
 
-    def is_due(self, position: int, end: int, record_bytes: float) -> bool:
+    def is_due(self, roll: RollOptions, position: int, end: int, record_bytes: float) -> bool:
         """Returns whether the records from `position` to `end` are due. `record_bytes` is the average size of a record."""
         while self._seen and self._seen[0].end <= position:
             self._seen.popleft()
         records = end - position
         if records <= 0:
             return False
-        if records >= self._roll.records or records * record_bytes >= self._roll.bytes or not self._seen:
+        if records >= roll.records or records * record_bytes >= roll.bytes or not self._seen:
             return True
-        now, idle = time.monotonic(), self._roll.idle
-        return now >= self._seen[0].at + self._roll.age or (idle is not None and now >= self._seen[-1].at + idle)
+        now, idle = time.monotonic(), roll.idle
+        return now >= self._seen[0].at + roll.age or (idle is not None and now >= self._seen[-1].at + idle)
