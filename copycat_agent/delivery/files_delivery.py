@@ -25,6 +25,7 @@ from copycat_agent.errors import DataError, FatalError, RetriableError
 from copycat_agent.model import FilesPlan, Results, Schema, SplitResult
 from copycat_agent.producer import Message, ProducerPool, RefusedRecordError, TaskProducer
 from copycat_agent.sinks.claims import Claims, LocalFile, Range
+from copycat_agent.sinks.file_names import final_keys
 from copycat_agent.sinks.files_options import FilesSinkOptions
 from copycat_agent.sinks.formats import RangeFiles
 from copycat_agent.sinks.sink_stores import SinkStore, store_at
@@ -199,6 +200,7 @@ class _RangeProducer:
     def __init__(self, options: FilesSinkOptions, store: SinkStore, claims: tuple[Claims, ...], letters: DeadLetters) -> None:
         """`claims` are those of the connector, then those of its earlier names."""
         self._options, self._letters = options, letters
+        self._store = store
         self._claims, *self._earlier = claims
         self._scratch = store.scratch() / uuid.uuid4().hex
         self._progress: SplitProgress | None = None
@@ -212,8 +214,10 @@ class _RangeProducer:
         """Returns the end of the partition's chain. Raises FatalError for a chain of an earlier topic, or as `SinkStore` does.
 
         `written` says where the records before `start` were. A new chain begins at `start`, or at the end of the chain of an earlier
-        name. A chain that ends before records that were written elsewhere gets a claim without files up to their end.
+        name. A chain that ends before records that were written elsewhere gets a claim without files up to their end. Raises FileError
+        for a topic whose files the store cannot name, before anything of it is read.
         """
+        self._store.shown(final_keys(Range(*place, start, start), [""], "x")[0])
         self._place, self._topic_id = place, topic_id
         if written == "here":
             self.end = self._claims.resume(*place, start, start, topic_id)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from copycat_agent.converters.base import PREFIX_BYTES
 from copycat_agent.converters.plain import dump
 from copycat_agent.encoding.layout import ANY_PARTITION, Headers, MessageLayout, Outline
-from copycat_agent.errors import DataError
+from copycat_agent.errors import DataError, FileError
 from copycat_agent.formats import Draft, Parsed
 from copycat_agent.model import Schema
 from copycat_agent.producer import Message
@@ -99,6 +99,7 @@ class _SplitFilesLayout:
     tail: Message = ()
 
     def __init__(self, layout: FilesLayout, meta: SplitMeta) -> None:
+        """Raises FileError if the records of this split have the same directory, and it is too long."""
         parts = [one if isinstance(one, str) else bind([one], meta, meta.clock) for one in layout.topic.parts]
         self._parts = parts
         self._made = [one for one in parts if not isinstance(one, str)]
@@ -109,7 +110,10 @@ class _SplitFilesLayout:
         self._is_of_second = layout.topic.is_of_second
         self.literal_topic = ""
         if layout.is_steady:
-            self.literal_topic = self._directory(Draft(b""))
+            try:
+                self.literal_topic = self._directory(Draft(b""))
+            except DataError as error:
+                raise FileError(error.message, "leave the topic out (source.exclude), or see sink.path") from None
 
     def value(self, draft: Draft, _topic: str) -> Any:  # noqa: ANN401 - bytes, text or fields
         """Returns the value as the steps left it, with its schema if that still describes it."""

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from copycat_agent.errors import FatalError
+from copycat_agent.errors import FatalError, FileError
 
 CONTROL = "_copycat"
 """Directory below the root for everything but the files of the lake. Spark, Hive, Trino and pyarrow skip names that begin with `_`."""
@@ -49,13 +49,16 @@ def final_keys(name: FileName, directories: Sequence[str], extension: str) -> tu
 
 
 def tree_parts(key: str) -> list[str]:
-    """Returns the names that a key consists of, in a tree of directories. Raises FatalError for a key that no tree takes."""
+    """Returns the names that a key consists of, in a tree of directories.
+
+    Raises FatalError for a key that no tree takes, FileError for one with a name that is too long: a long topic holds up no other.
+    """
     parts = key.split("/") if key else []
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise FatalError("a key has a part that is empty, . or ..", "look at sink.path")
     if long := next((part for part in parts if len(os.fsencode(part)) > NAME_BYTES), ""):
         words = f"file systems take no name of more than {NAME_BYTES} bytes: {long}"
-        raise FatalError(words, "leave the topic out (source.exclude), or write to an object store")
+        raise FileError(words, "leave the topic out (source.exclude), or write to an object store")
     return parts
 
 

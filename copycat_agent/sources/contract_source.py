@@ -35,7 +35,8 @@ LAG_SECONDS = 5.0
 """Interval of looks for the lag while every partition has something to read."""
 HOPELESS = 3, 15.0
 """A run to the end gives up a file after this many failures in a row, over at least this many seconds."""
-_KEY = re.compile(r"[!-~]{1,200}")
+_KEY = re.compile(r"[!-~]{1,300}")
+"""Room for the longest name of a topic, and a partition's number."""
 
 
 @dataclass(slots=True)
@@ -157,7 +158,7 @@ class ContractSource:
     def _partition(self, key: str) -> SourcePartition:
         """Returns the partition of a key. Raises FatalError for an invalid key."""
         if not _KEY.fullmatch(key):
-            msg = f"a key of the source is no word of up to 200 plain characters: {key!a:.80}"
+            msg = f"a key of the source is no word of up to 300 plain characters: {key!a:.80}"
             raise FatalError(msg, "give each partition a short key of its own")
         return SourcePartition(self._connector, key)
 

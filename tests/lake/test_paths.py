@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from tests.lake.conftest import BEGIN_MS, Lake, Sent, as_json
-from tests.rig.kafka import consume
+from tests.lake.conftest import BEGIN_MS, Lake, Sent, as_json, send
+from tests.rig.kafka import consume, create_topic
+from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +52,21 @@ def test_nearly_two_thousand_directories_take_bounded_memory(lake: Lake, records
     lake.assert_each_once(found)
     assert len({one.directory for one in found}) == directories
     assert most - before < 500 * 2**20
+
+
+@pytest.mark.parametrize(("size", "path", "why"), [(249, "a", "no name of more than 255 bytes"), (205, "{@topic}", "200 bytes a name")])
+def test_a_topic_whose_name_is_too_long_for_files_holds_up_no_other(lake: Lake, size: int, path: str, why: str) -> None:
+    long = create_topic(lake.bootstrap, f"{lake.topic}.".ljust(size, "x"))
+    row = as_json([{"n": 1}])
+    send(lake.bootstrap, long, row)
+    lake.send(row)
+    lake.start(source={"topics": [lake.topic, f"{lake.topic}.*"]}, sink={"path": path})
+    lake.wait_written(1)
+    wait_until(lambda: lake.status.lag.troubled_files == 1, 30, lambda: f"{lake.status}")
+    assert lake._worker is not None
+    assert [one.path for one in lake._worker.files(lake.name) if why in one.why] == [f"{long}/0"]
+    assert lake.status.state == "running"
+    lake.stop()
 
 
 @pytest.mark.parametrize("spec", ["%H-%M-%S", "%S-%f"])

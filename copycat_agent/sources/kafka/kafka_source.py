@@ -209,10 +209,14 @@ class KafkaSource:
     def plan(self, found: Found, position: Position) -> Stretch | None:
         if found.end is None or position["offset"] >= found.end:
             return None
-        rolling, topic = self._rolling.get(found.key), _place(found.key).topic
-        roll = self._rolls.get(topic, self._options.roll)
-        rolls = rolling is not None and roll is not None and self._targets is None
-        if rolls and not rolling.is_due(roll, position["offset"], found.end, _record_bytes(position)):
+        topic = _place(found.key).topic
+        rolling, roll = self._rolling.get(found.key), self._rolls.get(topic, self._options.roll)
+        if (
+            rolling is not None
+            and roll is not None
+            and self._targets is None
+            and not rolling.is_due(roll, position["offset"], found.end, _record_bytes(position))
+        ):
             return None
         known = self._topics.found.get(topic)  # a position set by hand has no topic id
         topic_id = position.get("topic_id") or (known.topic_id if known else "")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
+from copycat_agent.errors import BlockedError, CopycatError, FatalError, FileError, RetriableError
 from copycat_agent.sinks.claims import Claims, LocalFile, Range
 from copycat_agent.sinks.directory_store import DirectoryStore
 from copycat_agent.sinks.scratch import scratch_below
@@ -139,6 +139,6 @@ def test_a_range_whose_files_could_have_no_names_is_not_claimed(tmp_path: Path) 
     assert claims.resume(topic, 3, 0) == 0
     path = store.scratch() / "one"
     path.write_text("{}\n")
-    with pytest.raises(FatalError, match="no name of more than 255 bytes: ttt"):
+    with pytest.raises(FileError, match="no name of more than 255 bytes: ttt"):
         claims.commit(Range(topic, 3, 0, 9), [LocalFile(path, "dt=1", 1)], "jsonl")
     assert claims.resume(topic, 3, 0) == 0
