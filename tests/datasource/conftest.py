@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
 import sqlite3
+import struct
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from copycat_agent.sources.datasource.reader_process import ReaderProcess
 from tests.rig.kafka import consume
 from tests.rig.shipping import Shipping, running_here
 
@@ -83,6 +87,17 @@ def shipping(tmp_path: Path, broker: DevBroker, readers: Path, make_topic: Calla
 def of(kind: str, options: dict[str, Any], **more: Any) -> dict[str, Any]:
     """A source section."""
     return {"type": "datasource", "class": kind, "options": {name: str(value) for name, value in options.items()}, **more}
+
+
+class UnhurriedStart(ReaderProcess):
+    """Its time-out holds once it is up: what it imports takes long on a busy machine."""
+
+    def __init__(self, name: str, options: dict[str, str], timeout: float) -> None:
+        super().__init__(name, options, 100)
+        self._timeout = timeout
+        with socket.socket(fileno=os.dup(self._connection.fileno())) as connection:
+            for direction in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+                connection.setsockopt(socket.SOL_SOCKET, direction, struct.pack("ll", int(timeout), 0))
 
 
 def arrived(bootstrap: str, topic: str, field: str = "id", count: int | None = None) -> list[Any]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tests.datasource.conftest import Shop
     from tests.rig.shipping import Shipping
 
+pytestmark = pytest.mark.timeout(300)
 Done = subprocess.CompletedProcess[str]
 
 

@@ -17,6 +17,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.datasource.reader_process import ReaderFaultError, ReaderProcess
 from copycat_agent.sources.datasource.source import DATASOURCE, DataSourceOptions, DataSourceReader
+from tests.datasource.conftest import UnhurriedStart
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -188,10 +189,10 @@ def test_a_simple_reader_that_grows_and_whose_range_failed_is_asked_for_the_same
 
 
 def test_a_planner_that_does_not_even_read_a_question_is_killed(write: Callable[..., DataSourceOptions]) -> None:
-    planner = ReaderProcess(write(READS).class_, {}, 12)
+    planner = UnhurriedStart(write(READS).class_, {}, 2)
     try:
         psutil.Process(planner.pid).suspend()
-        with pytest.raises(RetriableError, match=r"has not answered \(commit\) within 12 s: its process was killed"):
+        with pytest.raises(RetriableError, match=r"has not answered \(commit\) within 2 s: its process was killed"):
             planner.ask("commit", end="x" * 2**24)
         assert planner.is_gone
     finally:
@@ -208,8 +209,8 @@ def test_a_process_that_cannot_be_started_now_is_tried_again(
     with monkeypatch.context() as exhausted:
         exhausted.setattr("subprocess.Popen", fails)
         with pytest.raises(RetriableError, match="cannot be started: Resource temporarily unavailable"):
-            ReaderProcess(class_, {}, 12)
-    ReaderProcess(class_, {}, 12).kill()
+            ReaderProcess(class_, {}, 100)
+    ReaderProcess(class_, {}, 100).kill()
 
 
 def test_offsets_are_compared_as_json(write: Callable[..., DataSourceOptions]) -> None:
@@ -252,7 +253,7 @@ def test_an_offset_of_another_class_is_neither_gone_on_from_nor_told(write: Call
         source = DATASOURCE.make("app", options, DeliveryOptions(), offsets, logs.get("test"))
         with pytest.raises(FatalError, match=words) if is_refused else nullcontext():
             source.finish((), source.scan())
-            wait_until(lambda source=source: is_planned(source), 30)  # type: ignore[misc]
+            wait_until(lambda source=source: is_planned(source), 60)  # type: ignore[misc]
         source.close()
 
 
@@ -271,7 +272,7 @@ def test_an_end_that_is_too_large_to_be_saved_is_refused_before_anything_is_plan
 def test_what_an_exception_says_is_cut_after_secrets_are_hidden(write: Callable[..., DataSourceOptions]) -> None:
     secret = "hunter2-secret-token-0123456789"
     options = write(f"{READS}    def commit(self, end):\n        raise ValueError('x' * 490 + '{secret}')\n")
-    planner = ReaderProcess(options.class_, {}, 30)
+    planner = ReaderProcess(options.class_, {}, 100)
     try:
         with pytest.raises(ReaderFaultError) as raised:
             planner.ask("commit", end={"n": 1})
@@ -290,7 +291,7 @@ def test_an_exception_that_cannot_be_told_leaves_the_planner_alive(write: Callab
         "                raise ValueError('no')\n"
         "        raise Odd\n"
     )
-    planner = ReaderProcess(options.class_, {}, 30)
+    planner = ReaderProcess(options.class_, {}, 100)
     try:
         with pytest.raises(ReaderFaultError, match=r"failed \(commit\): Odd at wrong.py:"):
             planner.ask("commit", end={"n": 1})

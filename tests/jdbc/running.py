@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from copycat_agent.api import AgentClient
 from copycat_agent.cli.main import app
+from copycat_agent.errors import CopycatError
 from tests.rig.kafka import consume, create_topic, unique_topic
 from tests.rig.waiting import wait_until
 
@@ -68,8 +69,11 @@ class Running:
         return [{**json.loads(one.value or b""), **({} if one.key is None else {"key of record": one.key.decode()})} for one in found]
 
     def state(self, name: str) -> tuple[str, str]:
-        """As `copycat status` has it: state and reason."""
-        status = AgentClient(self.agent.state_dir / "agent.sock").get(f"/v1/connectors/{self.name(name)}")
+        """As `copycat status` has it: state and reason; no state while nobody answers."""
+        try:
+            status = AgentClient(self.agent.state_dir / "agent.sock").get(f"/v1/connectors/{self.name(name)}")
+        except CopycatError as error:  # an agent that is busy answers late, and one that starts not yet
+            return "", str(error)
         return str(status["state"]), str(status["reason"])
 
     def is_told(self, name: str, state: str, *words: str) -> None:

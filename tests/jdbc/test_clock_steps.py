@@ -31,7 +31,7 @@ def test_after_a_clock_that_was_ahead_was_set_back_a_table_is_read_again_at_its_
         return isinstance(found, Found) and found.end is not None
 
     assert not is_read(), "the reading before has just ended"
-    wait_until(is_read, 10)
+    wait_until(is_read, 60)
 
 
 class Clocks:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tests.rig.postgres import Database
 
+pytestmark = pytest.mark.timeout(300)
 Done = subprocess.CompletedProcess[str]
 
 

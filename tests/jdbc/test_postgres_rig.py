@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import psycopg
@@ -37,19 +37,29 @@ def test_what_was_committed_survives_restarts_crashes_and_ended_sessions(own_pos
         database.execute("INSERT INTO item VALUES (3, 'three')")
         own_postgres.restart("immediate")
         assert "automatic recovery in progress" in own_postgres.log
-        assert own_postgres.terminate_sessions() == 0
+        wait_until(lambda: own_postgres.terminate_sessions() == 0, 60, "a session that was closed ends a moment later")
         assert database.execute("SELECT * FROM item ORDER BY id") == [(1, "one"), (2, "50 % of 'two'"), (3, "three")]
         assert (database.url, own_postgres.pid != first) == (url, True)
 
 
 def test_a_session_that_is_ended_loses_what_it_had_not_committed(postgres: Postgres, database: Database) -> None:
     database.execute("CREATE TABLE item (id int)")
+    postgres.terminate_sessions()
     with database.connect() as open_session:
+        wait_until(lambda: is_alone(open_session), 60, "a session that was closed ends a moment later")
         open_session.execute("INSERT INTO item VALUES (1)")
         assert postgres.terminate_sessions() == 1
         with pytest.raises(psycopg.OperationalError, match="terminating connection"):
             open_session.execute("SELECT 1")
     assert database.execute("SELECT * FROM item") == []
+
+
+def is_alone(session: psycopg.Connection[tuple[Any, ...]]) -> bool:
+    """Whether the server has no other session."""
+    others = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    ((count,),) = session.execute(others).fetchall()
+    session.rollback()  # a transaction sees them as they were
+    return bool(count == 0)
 
 
 def test_each_database_is_fresh_and_wants_the_password(postgres: Postgres, database: Database) -> None:
@@ -95,9 +105,10 @@ def test_dies_with_its_owner() -> None:
             assert owner.stdout is not None
             pid, directory = owner.stdout.readline().split()
             server = psutil.Process(int(pid))
+            processes = [server, *server.children(recursive=True)]  # those end a moment later, and write until then
         finally:
             owner.send_signal(signal.SIGKILL)
-    wait_until(lambda: not is_alive(server), 60, "PostgreSQL outlived its owner")
+    wait_until(lambda: not any(map(is_alive, processes)), 60, "PostgreSQL outlived its owner")
     subprocess.run(["rm", "-r", directory], check=True)
 
 

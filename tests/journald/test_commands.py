@@ -173,6 +173,7 @@ def test_doctor_tells_what_a_user_may_not_read_and_how_to_let_it(journal: Path, 
 
 
 @needs_journals
+@pytest.mark.timeout(300)
 def test_a_backfill_reads_a_journal_to_its_end_and_accounts_for_it(
     copycat: Callable[..., Done], define: Callable[..., Path], journal: Path, tmp_path: Path, broker: DevBroker, topic: str
 ) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from copycat_agent.sources.journald import journald_source
 from tests.journald.conftest import needs_journals
 from tests.rig.journals import JournalWriter, lines, vacuum, write_journal
 from tests.rig.kafka import consume
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tests.rig.kafka import Consumed
     from tests.rig.shipping import Shipping
 
-pytestmark = needs_journals
+pytestmark = [needs_journals, pytest.mark.timeout(300)]
 both = pytest.mark.parametrize("guarantee", [pytest.param("at_least_once", marks=pytest.mark.long), "exactly_once"])
 
 
@@ -155,21 +156,21 @@ def test_journalctl_may_be_killed_and_nothing_is_lost(guarantee: str, shipping: 
     count = 12_000
     write_journal(journal, lines(0, count - 1, PADDING="x" * 300))
     delivery = {"guarantee": guarantee, "max_batch_bytes": "1MiB"}
-    shipping.start(source=of(journal), delivery=delivery, limits={"records_per_second": 3000}, deadline=60)
+    shipping.start(source=of(journal), delivery=delivery, limits={"records_per_second": 1500}, deadline=60)
     kills, deadline = 0, time.monotonic() + 90
-    while kills < 4 and time.monotonic() < deadline and len(arrived(shipping)) < count:
+    while kills < 4 and time.monotonic() < deadline and shipping.status.counts.acknowledged < count:
         for one in journalctls():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(one.pid, signal.SIGKILL)
                 kills += 1
-        time.sleep(0.2)
+        time.sleep(0.05)
     assert kills, "this shows nothing"
     wait_until(lambda: len(set(seen(shipping, count))) == count, 90, lambda: f"{shipping.status}")
     shipping.stop()
     found = seen(shipping)
     assert list(dict.fromkeys(found)) == list(range(count)), "in their order, but for what comes again"
     assert guarantee == "at_least_once" or len(found) == count
-    assert not journalctls()
+    wait_until(lambda: not journalctls(), 60, "one that was asked for the journal's end may outlive the connector by a moment")
 
 
 def journalctls() -> list[psutil.Process]:
@@ -195,18 +196,15 @@ def test_a_pause_and_a_changed_filter_go_on_where_it_was(shipping: Shipping, jou
         assert losses(shipping) == []
 
 
-def test_a_line_arrives_soon_because_the_journals_files_change(shipping: Shipping, journal: Path) -> None:
+def test_a_line_arrives_because_the_journals_files_change(shipping: Shipping, journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journald_source, "ASK_SECONDS", 3600.0)  # where nothing has changed
     with JournalWriter(journal) as writer:
         writer.add(lines(0, 0))
         shipping.start(source=of(journal, poll_interval="500ms"), deadline=60)
         seen(shipping, 1)
-        took = []
         for number in range(1, 8):
             writer.begin(lines(number, number))
-            begun = time.monotonic()
-            seen(shipping, number + 1)
-            took.append(time.monotonic() - begun)
-        assert sorted(took)[2] < 10.0, "the third best of seven: others use this machine, too; what changes nothing is asked after 30 s"
+            assert seen(shipping, number + 1) == list(range(number + 1))
 
 
 def test_a_run_to_the_end_ends(shipping: Shipping, journal: Path) -> None:

@@ -34,6 +34,15 @@ def workers(agent: AgentProcess) -> list[psutil.Process]:
     return [one for one in agent.python_processes() if "copycat_agent.spark.daemon" in _line(one) or "pyspark.daemon" in _line(one)]
 
 
+def killed(process: psutil.Process) -> bool:
+    """Whether it was still there to be killed: journalctl ends by itself."""
+    try:
+        os.kill(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def _name(process: psutil.Process) -> str:
     try:
         return process.name()
@@ -69,11 +78,10 @@ def test_journalctl_a_worker_and_the_agent_are_killed_and_each_entry_is_there_on
         goes_on()
         kinds: tuple[Callable[[AgentProcess], list[psutil.Process]], ...] = (journalctls, workers)
         for of_kind in kinds:
-            deadline = time.monotonic() + 60
-            while not (found := of_kind(agent)) and time.monotonic() < deadline:
+            deadline = time.monotonic() + 120
+            while not any(map(killed, of_kind(agent))):
+                assert time.monotonic() < deadline, of_kind
                 time.sleep(0.005)
-            for one in found[:1]:
-                os.kill(one.pid, signal.SIGKILL)
             goes_on()
         agent.kill()
         wait_until(lambda: not journalctls(agent), 60, "journalctl ends with whoever started it")

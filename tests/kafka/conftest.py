@@ -68,7 +68,7 @@ class Writer:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "transactional.id": unique_topic("tx"), "transaction.timeout.ms": 60_000}
+            {"bootstrap.servers": bootstrap, "transactional.id": unique_topic("tx"), "transaction.timeout.ms": 600_000}
         )
         self._producer.init_transactions(SECONDS)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from tests.kafka.conftest import Mirror
 
+pytestmark = pytest.mark.timeout(300)
 slow_ones = pytest.mark.parametrize("guarantee", [pytest.param("at_least_once", marks=pytest.mark.long), "exactly_once"])
 """Starts of brokers take most of the time."""
 
@@ -57,8 +58,8 @@ def test_another_cluster_is_copied(guarantee: str, shipping: Mirror, away: DevBr
     assert len(shipping.arrived(len(sent) + 10)) == len(sent) + 10
     away.stop()
     begun = time.monotonic()
-    shipping.stop()
-    assert time.monotonic() - begun < 10
+    shipping.stop(90)
+    assert time.monotonic() - begun < 45, "it does not wait for a broker that is gone"
 
 
 @slow_ones
@@ -97,7 +98,7 @@ def test_a_broker_that_goes_away_and_comes_back_is_read_on(away: DevBroker, monk
         group.commit({(topic, 0): 2}, 1)
     begun = time.monotonic()
     group.close()
-    assert time.monotonic() - begun < 5, "nobody waits for a broker that is gone"
+    assert time.monotonic() - begun < 30, "nobody waits for a broker that is gone"
     with pytest.raises(RetriableError, match=f"{topic}/0: nothing came for 2 s"):
         list(reading.source.read(stretch))
     away.start()

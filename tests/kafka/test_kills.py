@@ -10,7 +10,7 @@ import pytest
 
 from tests.kafka.conftest import Writer, numbered, of, whole
 from tests.kill.killing import kill_worker
-from tests.rig.kafka import consume
+from tests.rig.kafka import consume, wait_for_markers
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def test_a_mirror_survives_kills(
     finally:
         stop.set()
         writing.join()
+    wait_for_markers(broker.bootstrap, origin)
     original = whole(consume(broker.bootstrap, origin, "read_committed"))
 
     def is_same() -> bool:
@@ -71,5 +72,5 @@ def test_a_mirror_survives_kills(
         return (copy if guarantee == "exactly_once" else once) == original
 
     wait_until(is_same, SECONDS, lambda: f"{committed[0]} and {arrived()}; the log ends:\n{agent.log[-3000:]}")
-    agent.stop(60)
+    agent.stop()
     assert is_same()

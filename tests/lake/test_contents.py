@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(300)
 HIVE = "hive_partitioning=true, hive_types_autocast=false"
 ROWS = 600
 PARTITIONS = 3

@@ -91,7 +91,7 @@ def test_each_record_is_written_once_whatever_is_killed(
             strike(agent, victim, rng)
             if victim != "start":
                 grows(load)
-    wait_until(lambda: rows() >= load.count, 60, lambda: f"{rows()} of {load.count}; the log ends:\n{agent.log[-3000:]}")
+    wait_until(lambda: rows() >= load.count, 120, lambda: f"{rows()} of {load.count}; the log ends:\n{agent.log[-3000:]}")
     agent.stop()
     records = consume(broker.bootstrap, topic)
     assert_each_once(written(root), records, number_of)

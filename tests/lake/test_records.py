@@ -207,12 +207,13 @@ def test_a_topic_of_nulls_alone_is_passed_and_makes_no_file(lake: Lake) -> None:
 
 
 def test_what_holds_only_aborted_records_is_passed_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_reading, "STALL_SECONDS", 0.6)
-    monkeypatch.setattr(partition_reading, "REPORTS_PER_STALL", 30)
+    monkeypatch.setattr(partition_reading, "STALL_SECONDS", 60.0)
+    monkeypatch.setattr(partition_reading, "REPORTS_PER_STALL", 3000)  # one in 20 ms
     monkeypatch.setattr(partition_reading, "POLL_SECONDS", 0.005)
     lake.send(as_json({"n": number} for number in range(5)))
     lake.run()
     Writer(lake.bootstrap, lake.topic).abort([Aborted(b"x" * 1000)] * 100_000)
+    wait_for_markers(lake.bootstrap, lake.topic)
     lake.run()
     assert lake.last.lag.records == 0
     lake.send(as_json({"n": number} for number in range(5, 10)))
@@ -221,7 +222,8 @@ def test_what_holds_only_aborted_records_is_passed_once(lake: Lake, monkeypatch:
 
 
 def test_what_was_aborted_or_is_open_is_not_written(lake: Lake) -> None:
-    producer = Producer({"bootstrap.servers": lake.bootstrap, "transactional.id": lake.topic, "log_level": 0})
+    stays_open = {"transaction.timeout.ms": 600_000}  # the broker ends those that take longer
+    producer = Producer({"bootstrap.servers": lake.bootstrap, "transactional.id": lake.topic, "log_level": 0, **stays_open})
     producer.init_transactions()
 
     def transact(numbers: range, end: Callable[[], object] | None) -> None:

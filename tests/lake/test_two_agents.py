@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,7 +81,8 @@ def make_pair(
 def freeze(agent: AgentProcess, number: int = signal.SIGSTOP) -> None:
     """The agent and all that it started."""
     for process in [psutil.Process(agent.pid), *agent.descendants()]:
-        process.send_signal(number)
+        with suppress(psutil.NoSuchProcess):  # one that has just ended by itself
+            process.send_signal(number)
 
 
 def is_stopped(once: Path) -> bool:
@@ -105,7 +106,7 @@ def test_one_that_wakes_long_after_the_other_went_on_writes_nothing_twice(
     wait_until(lambda: "Spark is up" in pair.one.log, 120)
     pair.send(20)
     wait_until(once.exists, 120, lambda: pair.one.log[-3000:])
-    wait_until(partial(is_stopped, once), 10)
+    wait_until(partial(is_stopped, once), 60)
     freeze(pair.one)
     before = len(files_below(pair.root))
     freeze(pair.other, signal.SIGCONT)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tests.objects.conftest import Bucket, Objects, Place
 
 
+pytestmark = pytest.mark.timeout(300)
+
+
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """All bounds so small that a test reaches them."""
@@ -93,9 +96,13 @@ def test_a_poll_lists_what_lies_behind_the_last_names_and_a_full_listing_finds_w
     bucket.put("n", b"n\n")
     bucket.put("a", b"late\n")
     assert sorted(shipping.lines(until=52)[50:]) == ["late", "n"]
-    asked = [one for one in bucket.store.requests if "list-type=2" in one and bucket.directory in one]
-    assert any("start-after=" in one for one in asked)
-    wait_until(lambda: [one for one in bucket.store.requests if "list-type=2" in one and bucket.directory in one][-1] != asked[-1], 10)
+
+    def asked() -> list[str]:
+        return [one for one in bucket.store.requests if "list-type=2" in one and bucket.directory in one]
+
+    wait_until(lambda: any("start-after=" in one for one in asked()), 60)
+    last = asked()[-1]
+    wait_until(lambda: asked()[-1] != last, 60)
 
 
 @pytest.fixture

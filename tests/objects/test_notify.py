@@ -56,7 +56,7 @@ def test_what_is_told_is_read_long_before_the_next_poll_and_messages_are_deleted
     assert shipping.lines(until=2) == ["one", "two"]
     for text in ("no json", "[]", '{"Event": "s3:TestEvent"}', event(bucket, "a", kind="ObjectRemoved:Delete"), '{"Records": [1]}'):
         queue.send(text)
-    wait_until(lambda: queue.count() == 0, 30)
+    wait_until(lambda: queue.count() == 0, 60)
     bucket.put("c", b"three\n")
     queue.send(event(bucket, "c"))
     assert shipping.lines(until=3) == ["one", "two", "three"]

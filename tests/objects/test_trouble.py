@@ -157,6 +157,7 @@ def test_a_store_that_is_down_is_waited_for(shipping: Objects, tmp_path: Path, m
         until = time.monotonic() + 3
         while time.monotonic() < until:
             assert shipping.status.state == "retrying", "until it is there"
+            time.sleep(0.02)
         store.start()
         store.client.put_object(Bucket=store.bucket, Key="b", Body=b"two\n")
         assert shipping.lines(until=2, deadline=60) == ["one", "two"]
@@ -165,7 +166,7 @@ def test_a_store_that_is_down_is_waited_for(shipping: Objects, tmp_path: Path, m
 
 def test_a_store_that_is_not_waited_for_any_longer_ends_a_run_to_the_end(shipping: Objects) -> None:
     uri = f"s3://bucket/?endpoint_override=127.0.0.1:{free_port()}&scheme=http&region=us-east-1"
-    shipping.start(source={"type": "objects", "uri": uri}, errors={"retry_timeout": "2s"}, until_idle=True)
+    shipping.start(source={"type": "objects", "uri": uri}, errors={"retry_timeout": "2s"}, until_idle=True, deadline=60)
     shipping.wait_idle()
     assert shipping.status.state == "failed"
     assert "gave up after errors.retry_timeout: s3://bucket/ cannot be listed" in shipping.status.reason
@@ -180,11 +181,12 @@ def test_cleanup_that_is_not_allowed_is_the_object_s_trouble_and_nobody_else_s(s
     source = {"type": "objects", "uri": f"file://{tree}", "min_age": "0s", "cleanup": {"policy": "move", "to": str(target / "done")}}
     shipping.start(source=source)
     shipping.lines(until=1)
-    wait_until(lambda: shipping.status.lag.troubled_files == 1, 20, lambda: f"{shipping.status}")
-    (tree / "b").write_bytes(b"two\n")
+    wait_until(lambda: shipping.status.lag.troubled_files == 1, 60, lambda: f"{shipping.status}")
+    (tmp_path / "logs" / "beside").write_bytes(b"two\n")
+    (tmp_path / "logs" / "beside").rename(tree / "b")  # else it might be met, and moved, before it is written
     assert shipping.lines(until=2) == ["one", "two"]
     target.unlink()
-    wait_until(lambda: not list(tree.iterdir()), 20)
+    wait_until(lambda: not list(tree.iterdir()), 60)
     assert sorted(path.name for path in (target / "done").iterdir()) == ["a", "b"]
 
 
@@ -193,7 +195,7 @@ def test_damage_ends_an_object_and_no_other(shipping: Objects, bucket: Bucket) -
     bucket.put("b", b"two\n")
     shipping.follow(bucket)
     assert shipping.lines(until=1) == ["two"]
-    wait_until(lambda: shipping.losses, 20)
+    wait_until(lambda: shipping.losses, 60)
     (loss,) = shipping.losses
     assert (loss.reason, loss.path.rpartition("/")[2]) == ("damaged", "a.gz")
 

@@ -10,6 +10,8 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import psutil
+
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -71,6 +73,8 @@ class JournalWriter:
         before = self.written
         self.begin(entries)
         wait_until(lambda: self._in_file() >= self.written - before + self._before, 60, lambda: f"{self.path}: {self._in_file()} entries")
+        # An entry that is counted is linked, and the file's time set, a moment later; all is done once the writer waits for more.
+        wait_until(self._rests, 60, lambda: f"{self.path}: its writer goes on")
         self._before += self.written - before
 
     def begin(self, entries: Iterable[Entry]) -> None:
@@ -103,6 +107,9 @@ class JournalWriter:
             command = [REMOTE, f"--output={self.path}", "-"]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
         return self._process
+
+    def _rests(self) -> bool:
+        return psutil.Process(self._running().pid).status() == psutil.STATUS_SLEEPING
 
     def _in_file(self) -> int:
         """By the journal's header."""

@@ -79,7 +79,7 @@ class _Producer(TaskProducer):
             self._place(topic, 0, self._topic.take(topic, value))
 
     def flush(self) -> None:
-        self._topic.gate.wait(20)
+        self._topic.gate.wait(60)
 
     @property
     def run_bytes(self) -> int:

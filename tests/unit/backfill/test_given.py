@@ -164,8 +164,8 @@ def test_an_interrupted_run_goes_on_where_it_was_and_counts_nothing_twice(rig: R
     paths = [rig.write(f"{name}.log", *numbered(3000, name)) for name in "abcd"]
     home = rig.root / "own"
     sections: dict[str, Any] = {"delivery": {"max_batch_bytes": "64KiB"}}
-    with rig.start(paths, home, rate=100_000, **sections) as work:
-        wait_until(lambda: work.status.counts.read > 0, 20)
+    with rig.start(paths, home, rate=10_000, **sections) as work:
+        wait_until(lambda: work.status.counts.read > 0, 60)
         part = work.stop(interrupted=True)
     assert part["state"] == "interrupted"
     assert 0 < part["totals"]["records"]["read"] < 12_000
@@ -180,8 +180,8 @@ def test_a_file_that_was_renamed_between_two_parts_of_a_run_is_found(rig: Rig) -
     path = rig.write("app.log", *numbered(6000))
     home = rig.root / "own"
     sections: dict[str, Any] = {"delivery": {"max_batch_bytes": "64KiB"}}
-    with rig.start([path], home, rate=50_000, **sections) as work:
-        wait_until(lambda: work.status.counts.read > 0, 20)
+    with rig.start([path], home, rate=10_000, **sections) as work:
+        wait_until(lambda: work.status.counts.read > 0, 60)
         work.stop(interrupted=True)
     path.rename(rig.logs / "app.log.1")
     rig.write("app.log", "a new file, which was not there when the run began")
@@ -196,8 +196,8 @@ def test_a_run_goes_on_after_its_files_device_number_has_changed(rig: Rig, monke
         monkeypatch.setattr("copycat_agent.sources.files.identity._birth", lambda *_: 0)
     paths = [rig.write(f"{name}.log", *numbered(3000, name)) for name in "ab"]
     home = rig.root / "own"
-    with rig.start(paths, home, rate=20_000, delivery={"max_batch_bytes": "64KiB"}) as work:
-        wait_until(lambda: work.status.counts.read > 0, 20)
+    with rig.start(paths, home, rate=10_000, delivery={"max_batch_bytes": "64KiB"}) as work:
+        wait_until(lambda: work.status.counts.read > 0, 60)
         work.stop(interrupted=True)
     rig.remount()
     summary = rig.run(paths, home)
@@ -227,8 +227,8 @@ def test_two_names_of_one_file_are_one_file(rig: Rig) -> None:
 )
 def test_what_was_destroyed_between_two_parts_of_a_run_is_failed(rig: Rig, change: str, why: str) -> None:
     path, home = rig.write("app.log", *numbered(6000)), rig.root / "own"
-    with rig.start([path], home, rate=50_000, delivery={"max_batch_bytes": "64KiB"}) as work:
-        wait_until(lambda: work.status.counts.read > 0, 20)
+    with rig.start([path], home, rate=10_000, delivery={"max_batch_bytes": "64KiB"}) as work:
+        wait_until(lambda: work.status.counts.read > 0, 60)
         work.stop(interrupted=True)
     if change == "cut":
         os.truncate(path, path.stat().st_size - 1000)
