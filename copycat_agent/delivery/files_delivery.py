@@ -160,8 +160,8 @@ class _SplitWriter:
             end = producer.begin(self._source.place(split.stretch), start, there.get("topic_id", ""), written)
         except Exception as error:  # noqa: BLE001 - a batch never raises
             return SplitResult(split, split.offset, error=as_value(error))
-        if end != start:
-            return self._at(SplitResult(split, split.offset), end)
+        if end != start or split.stretch.end == start:  # an empty stretch only begins the chain
+            return self._moved(SplitResult(split, split.offset), end)
         failure: CopycatError | None = None
         run: BatchRun = make_run(self._batch, self._encoder, cast("TaskProducer", producer), stopping)
         run.most_run_bytes = _ANY  # a flush ends the file
@@ -184,6 +184,11 @@ class _SplitWriter:
         assert stretch is not None
         if end == stretch.start:
             return replace(result, offset=split.offset, losses=())  # they are found again
+        return self._moved(result, end)
+
+    def _moved(self, result: SplitResult, end: int) -> SplitResult:
+        stretch = self._split.stretch
+        assert stretch is not None
         position = self._source.apply(stretch, end, finished=False)
         moved = replace(result.offset, position=end, cursor=as_text(position), path=stretch.name, mtime_ns=time.time_ns())
         return replace(result, offset=moved)

@@ -133,6 +133,22 @@ def test_a_lost_state_directory_makes_no_difference_with_another_start(lake: Lak
     lake.assert_each_once()
 
 
+@pytest.mark.parametrize("start", ["end", "2999-01-01T00:00:00Z"])
+def test_a_state_directory_that_is_lost_before_the_first_file_makes_no_difference(lake: Lake, start: str) -> None:
+    more(lake, 0, 10)
+    sections: dict[str, Any] = {"source": {"start_at": start}, "sink": {"roll": {"age": "1h"}}}
+    lake.follow(**sections)
+    begins = lake.root / "_copycat" / lake.name / "starts" / lake.topic / "0"
+    wait_until(begins.exists, 30, lambda: f"{lake.status}")
+    more(lake, 10, 20)
+    wait_until(lambda: lake.status.lag.waiting_records == 10, 30, lambda: f"{lake.status}")
+    lake.stop()
+    shutil.rmtree(lake.state_dir)
+    more(lake, 20, 30)
+    found = lake.run(**sections)
+    assert sorted(row["n"] for one in found for row in one.rows) == [*range(10, 30)]
+
+
 @pytest.mark.parametrize("offset", [0, 150])
 def test_a_position_that_was_set_makes_no_difference(lake: Lake, offset: int) -> None:
     more(lake, 0, 100)

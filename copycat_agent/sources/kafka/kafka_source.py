@@ -207,20 +207,27 @@ class KafkaSource:
         raise cut(key, offset, _if_anew(self._options))
 
     def plan(self, found: Found, position: Position) -> Stretch | None:
-        if found.end is None or position["offset"] >= found.end:
+        if found.end is None:
             return None
-        topic = _place(found.key).topic
-        rolling, roll = self._rolling.get(found.key), self._rolls.get(topic, self._options.roll)
-        if (
-            rolling is not None
-            and roll is not None
-            and self._targets is None
-            and not rolling.is_due(roll, position["offset"], found.end, _record_bytes(position))
-        ):
+        topic, offset = _place(found.key).topic, position["offset"]
+        end = found.end if found.end > offset and self._is_due(found, position) else offset
+        if end == offset and not self._is_to_begin(position):
             return None
         known = self._topics.found.get(topic)  # a position set by hand has no topic id
         topic_id = position.get("topic_id") or (known.topic_id if known else "")
-        return Stretch(found.key, found.key, position["offset"], found.end, work=topic_id.encode())
+        return Stretch(found.key, found.key, offset, end, work=topic_id.encode())
+
+    def _is_due(self, found: Found, position: Position) -> bool:
+        """Returns whether the unread records of a partition are read now, rather than with more of them."""
+        rolling, roll = self._rolling.get(found.key), self._rolls.get(_place(found.key).topic, self._options.roll)
+        if rolling is None or roll is None or found.end is None or self._targets is not None:
+            return True
+        return rolling.is_due(roll, position["offset"], found.end, _record_bytes(position))
+
+    def _is_to_begin(self, position: Position) -> bool:
+        """Returns whether a files sink has to learn at once where the partition begins: without this position that would be elsewhere."""
+        into, there = self._options.into, position.get("into")
+        return into not in ("", there) and (there is not None or self._options.start_at != "beginning")
 
     def place(self, stretch: Stretch) -> TopicPlace:
         return _place(stretch.key)
