@@ -157,9 +157,13 @@ class Connector:
         """Starts the connector. Called once."""
         self._running = self._tools.loop.start(self._run(), self._orders.wake, self.mount_user)
 
-    def stop(self, deadline: float) -> None:
-        """Stops reading now; settles what is in flight until `deadline` (`time.monotonic()`). Returns at once."""
-        self._orders.stop(deadline)
+    def stop(self, deadline: float, *, final: bool = True) -> None:
+        """Stops reading now; settles what is in flight until `deadline` (`time.monotonic()`). Returns at once.
+
+        Unless the stop is `final`, one that writes files ends only after its batches, which the executor bounds: a successor with another
+        name or address would write what they claim later once more.
+        """
+        self._orders.stop(deadline, final=final)
 
     def join(self, seconds: float) -> bool:
         """Waits for the end of the connector, after `stop` or by itself. Returns whether it has ended."""

@@ -127,7 +127,8 @@ class ConnectorIO:
         if at_once := orders.at_once:
             orders.at_once = False
         examining = self._examined is not None
-        return CollectedEvents(grown, other, orders.is_asked, reported, ended, orders.paused, at_once, orders.stop_at, examining)
+        given = (orders.paused, at_once, orders.stop_at)
+        return CollectedEvents(grown, other, orders.is_asked, reported, ended, *given, examining, is_final=orders.is_final)
 
     def _end_untapped(self) -> None:
         """Ends batches that stay without samples, because a tap is open: the next ones return samples."""

@@ -42,6 +42,8 @@ class CollectedEvents(NamedTuple):
     """The deadline for settling what is in flight, None while no stop is requested."""
     examining: bool = False
     """Whether it is still unknown if the connector's query can be run."""
+    is_final: bool = False
+    """Whether the process ends after the stop, so that batches cannot be waited for beyond its deadline."""
 
 
 class Scan(NamedTuple):

@@ -372,10 +372,10 @@ class ConnectorMachine:
                 failure = failure or error
             stop_at = self._news.stop_at
             left = (give_up_at if stop_at is None else stop_at) - self._now
-            if left <= 0:
+            if left <= 0 and (self._definition.sink.has_topics or self._news.is_final or not self._in_flight):  # see `Connector.stop`
                 break
             if self._expects_answers or self._unsaved:
-                yield from self._do(Wait(self._now + min(left, 0.2)))
+                yield from self._do(Wait(self._now + (min(left, 0.2) if left > 0 else 0.2)))
         self._tell_what_is_left()
         if failure is not None:
             raise failure

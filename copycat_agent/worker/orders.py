@@ -39,6 +39,8 @@ class ConnectorCommands:
         """Whether nothing new may be read."""
         self.stop_at: float | None = None
         """The deadline for settling what is in flight (`time.monotonic()`); None while no stop is requested."""
+        self.is_final = False
+        """Whether the process ends after that stop."""
         self.at_once = False
         """Whether waits are to end now. Reset by the step that follows it."""
         self.is_asked = False
@@ -47,9 +49,10 @@ class ConnectorCommands:
         self._closed = False
         self._questions: queue.SimpleQueue[tuple[Question, Future[Any]]] = queue.SimpleQueue()
 
-    def stop(self, deadline: float) -> None:
+    def stop(self, deadline: float, *, final: bool = True) -> None:
         """Tells the connector to read nothing more and settle by `deadline`. The earliest of several deadlines holds."""
         with self._lock:
+            self.is_final |= final
             self.stop_at = deadline if self.stop_at is None else min(self.stop_at, deadline)
         self.wake.wakeup()
 

@@ -235,8 +235,7 @@ class Worker:
             running = [handle for name in names if (handle := self._handles.get(name)) and handle.runs]
             if running and not force:
                 name = running[0].definition.name
-                msg = f"connector {name} is {running[0].state}"
-                raise BusyError(msg, f"stop it first: copycat ctl stop {name}, or use --force")
+                raise BusyError(f"connector {name} is {running[0].state}", f"stop it first: copycat ctl stop {name}, or use --force")
             self._stop_all(running)
             try:
                 self._refuse_those_left_behind(names)
@@ -268,15 +267,17 @@ class Worker:
         """Stops reading, settles what is in flight within `seconds`, commits, ends all threads. It is final: no operation follows."""
         self._stopping = True
         deadline = time.monotonic() + seconds
-        for handle in self._handles.values():  # before the lock, so that an operation under way ends sooner
-            if handle.connector:
-                handle.connector.stop(deadline)
+        running = [*self._leaving, *(handle.connector for handle in self._handles.values() if handle.connector)]
+        for connector in running:  # before the lock, so that an operation under way ends sooner
+            connector.stop(deadline)
         with self._changed:
             self._changed.notify_all()
         with self._operation:
             handles = self._handles.values()
             self._ask_to_stop(handles, deadline)
             self._drain(handles, seconds)
+            for one in (one for one in self._leaving if not one.definition.sink.has_topics):
+                one.join(deadline - time.monotonic())
             for handle in handles:
                 handle.taps.close()
             self._tools.loop.close()
@@ -301,14 +302,13 @@ class Worker:
 
     def _refuse_when_stopping(self) -> None:
         if self._stopping:
-            msg = "the agent is stopping"
-            raise BusyError(msg)
+            raise BusyError("the agent is stopping")
 
     def _refuse_those_left_behind(self, names: Sequence[str]) -> None:
         hanging = [one for one in self._leaving if not one.ended and one.definition.name in names]
         if hanging:
-            msg = f"connector {hanging[0].definition.name} has not ended yet"
-            raise BusyError(msg, "its files may lie on a file system that hangs; try again, or restart the agent")
+            hint = "it still writes files, or its files lie on a file system that hangs; try again, or restart the agent"
+            raise BusyError(f"connector {hanging[0].definition.name} has not ended yet", hint)
 
     def _handle(
         self, definition: Definition, before: ConnectorHandle | None, inherit: tuple[str, ...], earlier: tuple[str, ...]
@@ -331,7 +331,7 @@ class Worker:
             return
         if self._tools.until_idle and handle.target == "paused":
             return
-        names = {handle.definition.name, *handle.inherit}
+        names = {handle.definition.name, *handle.inherit, *handle.earlier}
         mounts = self._tools.loop.mounts  # while one hangs, `hung` has to know whose batches may be in it
         self._leaving = [one for one in self._leaving if not one.ended or mounts.hung_seconds(one.mount_user)]
         still_running = tuple(one for one in self._leaving if not one.ended and one.definition.name in names)
@@ -371,7 +371,7 @@ class Worker:
         """Asks running connectors to stop. Called under the lock of operations."""
         for handle in handles:
             if handle.connector and handle.runs:
-                handle.connector.stop(deadline)
+                handle.connector.stop(deadline, final=self._stopping)
                 if handle.connector not in self._leaving:
                     self._leaving = [*self._leaving, handle.connector]
 
@@ -379,11 +379,13 @@ class Worker:
         """Waits for the end of connectors that were asked to stop."""
         deadline = time.monotonic() + seconds + LEAVE_SECONDS
         for handle in handles:
-            if handle.connector and not handle.connector.join(deadline - time.monotonic()):
-                _log.error(
-                    "connector did not end in time and is abandoned", connector=handle.definition.name,
-                    hint="its files may lie on a file system that hangs",
-                )  # fmt: skip
+            if not handle.connector or handle.connector.join(deadline - time.monotonic()):
+                continue
+            name, hint = handle.definition.name, "its files may lie on a file system that hangs"
+            if handle.definition.sink.has_topics or self._stopping:
+                _log.error("connector did not end in time and is abandoned", connector=name, hint=hint)
+            else:
+                _log.warning("connector still writes files; what replaces it waits for that", connector=name)
 
     def _stop_all(self, handles: Sequence[ConnectorHandle]) -> None:
         self._ask_to_stop(handles, time.monotonic() + STOP_SECONDS)

@@ -12,10 +12,13 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from copycat_agent import failpoints
 from copycat_agent.errors import BlockedError
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.sinks.directory_store import DirectoryStore
 from copycat_agent.sources.kafka.kafka_source import KafkaSource
+from copycat_agent.worker import worker as worker_module
+from copycat_agent.worker.connector import AFTER
 from tests.lake.conftest import as_json
 from tests.rig.kafka import create_topic, delete_topic
 from tests.rig.waiting import wait_until
@@ -113,6 +116,39 @@ def test_an_address_that_comes_back_goes_on_behind_what_was_written_to_the_other
     shutil.rmtree(lake.state_dir)
     lake.run(sink={**SOON, "uri": f"file://{lake.root}/a"})
     lake.assert_each_once()
+
+
+@pytest.mark.parametrize("moves", ["name", "uri"])
+def test_a_batch_that_outlives_a_reload_repeats_nothing_under_another_name_or_address(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, moves: str
+) -> None:
+    monkeypatch.setattr(worker_module, "STOP_SECONDS", 0.1)
+    uploaded, go_on = threading.Event(), threading.Event()
+
+    def stand_still(place: str) -> None:
+        if place == "files-uploaded" and not uploaded.is_set():
+            uploaded.set()
+            go_on.wait(100)
+
+    monkeypatch.setattr(failpoints, "hit", stand_still)
+    more(lake, 0, 100)
+    lake.start(sink={**SOON, "uri": f"file://{lake.root}/a"})
+    assert uploaded.wait(60)
+    old, sink = lake.name, {"roll": {"records": 30, "age": "300ms"}, "uri": f"file://{lake.root}/a"}
+    if moves == "name":
+        lake.name = "new"
+        changed, earlier = lake.definition(sink=sink, renamed_from=[old]), {"new": (old,)}
+    else:
+        changed, earlier = lake.definition(sink={**sink, "uri": f"file://{lake.root}/b"}), {}
+    assert lake._worker is not None
+    lake._worker.apply([changed], earlier=earlier)
+    wait_until(lambda: lake.status.reason == AFTER or lake.written(), 60, lambda: f"{lake.status}")
+    go_on.set()
+    lake.wait_written(100)
+    wait_until(lambda: not lake.status.lag.bytes, 60, lambda: f"{lake.status}")
+    lake.stop()
+    lake.assert_each_once()
+    assert {one.name.last - one.name.first for one in lake.written()} > {39}, "the batch has claimed its range"
 
 
 @pytest.mark.parametrize("start", [{"start_at": "end"}, {"start_at": "2099-01-01T00:00:00Z"}])
