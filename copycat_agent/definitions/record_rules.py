@@ -88,7 +88,7 @@ def check_files(
     if path is not None:
         made = "".join(one if isinstance(one, str) else "x" for one in path.parts).strip("/")
         try:
-            directory(made)
+            directory(made, sink.prefix_bytes)
         except DataError as error:
             reader.report(("sink", "path"), "bad-value", error.message, error.hint)
         if any(name[:1] in {"_", "."} for name in made.split("/")):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 NAME_BYTES = 200
 """Longest name of a directory: file systems take 255."""
 PATH_BYTES = 700
-"""Longest path of a directory: object stores take names of 1,024."""
+"""Longest path of a directory, with that of `uri` in object stores, which take names of 1,024 bytes."""
 DIRECTORIES_KNOWN = 4096
 """Most directories that are remembered for each split."""
 _MEANS_SOMETHING = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^|<>&`$;!]")
@@ -73,7 +73,8 @@ class FilesLayout(MessageLayout):
         self.has_envelopes = has_envelopes
         self.topic = compile_template(definition.record.topic.strip("/"))
         self.is_steady = self.topic.is_of_split
-        self.literal_topic = directory(self.topic.literal_prefix) if self.topic.is_literal else ""
+        self.prefix_bytes = definition.sink.prefix_bytes
+        self.literal_topic = directory(self.topic.literal_prefix, self.prefix_bytes) if self.topic.is_literal else ""
         self.value = self.key = self.convert_value = None
         value = definition.converters.value
         self.wants_record = value is not None and value.type == "avro" and not changes_fields(definition)
@@ -107,7 +108,7 @@ class _SplitFilesLayout:
         """Directories by the rendered parts of their paths."""
         self.is_steady = layout.is_steady
         self._has_schema, self._keeps_encoding = layout.wants_record, layout.keeps_encoding
-        self._is_of_second = layout.topic.is_of_second
+        self._is_of_second, self._prefix_bytes = layout.topic.is_of_second, layout.prefix_bytes
         self.literal_topic = ""
         if layout.is_steady:
             try:
@@ -152,7 +153,8 @@ class _SplitFilesLayout:
         found = self._known.get(made)
         if found is None:
             texts = iter(made)
-            found = directory("".join([one if isinstance(one, str) else escaped(next(texts)) for one in self._parts]))
+            path = "".join([one if isinstance(one, str) else escaped(next(texts)) for one in self._parts])
+            found = directory(path, self._prefix_bytes)
             if len(self._known) >= DIRECTORIES_KNOWN:
                 self._known.clear()
             self._known[made] = found
@@ -169,8 +171,8 @@ def escaped(text: str) -> str:
     return _MEANS_SOMETHING.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
-def directory(path: str) -> str:
-    """Returns the directory of a path without slashes at its ends, with a trailing one.
+def directory(path: str, above: int = 0) -> str:
+    """Returns the directory of a path without slashes at its ends, with a trailing one. `above` bytes are taken by the path before it.
 
     Raises DataError for one that stores do not take, or readers of tables: Spark refuses a whole table for one directory `NAME=`.
     """
@@ -179,6 +181,7 @@ def directory(path: str) -> str:
         raise DataError("the path of the record's file has an empty part", "see sink.path; set: with an if gives an empty field a value")
     names = [f"%{ord(name[0]):02X}{name[1:]}" if name[0] in "_." else name for name in names]
     found = "/".join(names) + "/"
-    if any(len(name.encode()) > NAME_BYTES for name in names) or len(found.encode()) > PATH_BYTES:
-        raise DataError(f"the path of the record's file is too long: {NAME_BYTES} bytes a name, {PATH_BYTES} in all", "see sink.path")
+    if any(len(name.encode()) > NAME_BYTES for name in names) or len(found.encode()) > PATH_BYTES - above:
+        words = f"the path of the record's file is too long: {NAME_BYTES} bytes a name, {PATH_BYTES - above} in all"
+        raise DataError(words, "see sink.path")
     return found

@@ -40,6 +40,11 @@ class SinkOptions(Options):
         return ""
 
     @property
+    def prefix_bytes(self) -> int:
+        """Returns how many bytes its address takes of the limited length of a file's key."""
+        return 0
+
+    @property
     def places(self) -> tuple[str, ...]:
         """Returns patterns of all paths that it touches in mounted file systems; empty if there are none."""
         return ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -37,13 +38,17 @@ def padded(offset: int) -> str:
 
 
 def final_keys(name: FileName, directories: Sequence[str], extension: str) -> tuple[str, ...]:
-    """Returns the keys of the files of one range, one per directory given ("" is the root); several in one directory are numbered."""
-    many, seen = Counter(directories), Counter[str]()
+    """Returns the keys of the files of one range, one per directory given ("" is the root); several in one directory are numbered.
+
+    Directories count as one if some file system takes their names as equal: it ignores case, or how characters are composed.
+    """
+    alike = [unicodedata.normalize("NFKD", one.casefold()).casefold() for one in directories]
+    many, seen = Counter(alike), Counter[str]()
     stem = f"{name.topic}+{name.partition}+{padded(name.first)}+{padded(name.last)}"
     keys = []
-    for directory in directories:
-        number = f".{seen[directory]}" if many[directory] > 1 else ""
-        seen[directory] += 1
+    for directory, one in zip(directories, alike, strict=True):
+        number = f".{seen[one]}" if many[one] > 1 else ""
+        seen[one] += 1
         keys.append(f"{directory}/{stem}{number}.{extension}".removeprefix("/"))
     return tuple(keys)
 

@@ -85,6 +85,11 @@ class FilesSinkOptions(SinkOptions):
         return f"{check_address(self.uri).shown.rstrip('/')}/"
 
     @property
+    def prefix_bytes(self) -> int:
+        address = check_address(self.uri)
+        return 0 if address.scheme in ("file", "hdfs") else len(address.path.strip("/").encode())
+
+    @property
     def places(self) -> tuple[str, ...]:
         address = check_address(self.uri)
         literal = re.sub(r"([*?[])", r"[\1]", address.path.rstrip("/"))

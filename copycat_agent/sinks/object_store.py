@@ -1,12 +1,14 @@
 """Object stores through obstore, which only this module uses: S3 and compatible stores, Google Cloud Storage, Azure.
 
 A put is atomic, and `If-None-Match: *` (or generation 0) makes it a put-if-absent. No store renames, so publishing is a copy within
-the store and a deletion: a late copy finds no source, or writes the same bytes again.
+the store and a deletion: a late copy finds no source, or writes the same bytes again. What is uploaded carries its pending key as metadata,
+which copies keep: so a copy that was made is not made again, and another connector's file is told from it before it would be overwritten.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import time
@@ -36,6 +38,7 @@ from copycat_agent.sinks.scratch import own_scratch
 from copycat_agent.sources.files.reading.address import Address
 
 if TYPE_CHECKING:
+    from obstore import GetResult
     from obstore.store import ClientConfig, RetryConfig
 
 REQUEST_SECONDS, TRANSFER_SECONDS = 15.0, 40.0
@@ -46,6 +49,10 @@ ASKED_AT_ONCE = 16
 """Concurrent copies or deletions, which need no memory."""
 MOST_BYTES = 5 * 2**30
 """Largest object that S3 copies in one request."""
+KEY_BYTES = 1024
+"""Longest key that stores take."""
+MARK = "copycat"
+"""Name of the metadata that tells of which pending object one is a copy."""
 RENEW_SECONDS = 10.0
 """A client whose request failed is replaced if it is older than this."""
 
@@ -90,6 +97,8 @@ class ObjectStore:
         self._made_at = 0.0
 
     def shown(self, key: str = "") -> str:
+        if len(f"{self._address.path.strip('/')}/{key}".encode()) > KEY_BYTES:
+            raise FatalError(f"object stores take no key of more than {KEY_BYTES} bytes: {key}", "write to a shorter sink.uri or sink.path")
         return f"{self._address.shown.rstrip('/')}/{key}"
 
     def scratch(self) -> Path:
@@ -138,7 +147,8 @@ class ObjectStore:
 
     def _send(self, file: tuple[str, Path]) -> None:
         key, path = file
-        self._ask("write", lambda clients: obstore.put(clients.sending, key, path, chunk_size=PART_BYTES, max_concurrency=PARTS))
+        how: dict[str, Any] = {"chunk_size": PART_BYTES, "max_concurrency": PARTS, "attributes": {MARK: _mark(key)}}
+        self._ask("write", lambda clients: obstore.put(clients.sending, key, path, **how))
 
     def publish(self, moves: Mapping[str, str]) -> None:
         directories = {one.rpartition("/")[0] for one in moves}
@@ -150,6 +160,8 @@ class ObjectStore:
         temporary, final = move
 
         def ask(clients: _Clients) -> None:
+            if self._is_copied(clients.asking, temporary, final):
+                return
             try:
                 obstore.copy(clients.sending, temporary, final)
             except FileNotFoundError as error:
@@ -158,6 +170,17 @@ class ObjectStore:
                     raise RetriableError("the store denies an object that it lists", "look at what stands before the store") from None
 
         self._ask("copy", ask)
+
+    def _is_copied(self, client: Any, temporary: str, final: str) -> bool:  # noqa: ANN401 - one of three classes of obstore's
+        """Returns whether a copy that was asked for earlier is there. Raises FatalError for an object that is no such copy."""
+        there = _found(client, final)
+        mark = there and there.attributes.get(MARK)
+        if mark == _mark(temporary):
+            return True
+        mine = _found(client, temporary) if there and not mark else None  # without a mark it may be of an earlier version
+        if mark or (there and mine and there.meta["size"] != mine.meta["size"]):
+            raise FatalError(f"{self.shown(final)} is not this connector's file", "let no two connectors write a topic to one directory")
+        return False
 
     def list(self, directory: str, after: str = "") -> Iterator[str]:
         def ask(clients: _Clients) -> list[str]:
@@ -217,6 +240,19 @@ def _deletes_at_once(client: Any, keys: list[str]) -> bool:  # noqa: ANN401 - on
             return False
         raise
     return True
+
+
+def _mark(key: str) -> str:
+    """Returns what tells an object from others, as ASCII, which is all that metadata may be."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def _found(client: Any, key: str) -> GetResult | None:  # noqa: ANN401 - one of three classes of obstore's
+    """Returns an object without its content, None if it does not exist."""
+    try:
+        return obstore.get(client, key, options={"head": True})
+    except FileNotFoundError:
+        return None
 
 
 def _pass_missing(error: FileNotFoundError) -> None:

@@ -13,6 +13,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.formats import Draft, Envelopes, Parsed
 from copycat_agent.formats.draft import Envelope
 from copycat_agent.model import SourceOffset, SourcePartition, Split
+from copycat_agent.options import SinkOptions
 from copycat_agent.templates import SplitMeta
 from tests.unit.batch.rig import definition
 
@@ -45,6 +46,14 @@ def test_directories_are_those_of_single_records(path: str) -> None:
         directory, key, partition, timestamp, headers = layout.outline(draft)
         one_by_one.append((directory, layout.value(draft, directory), key, partition, None, None, timestamp, headers))
     assert messages == one_by_one
+
+
+def test_a_path_that_is_too_long_below_its_prefix_is_bad(monkeypatch: pytest.MonkeyPatch) -> None:
+    draft, parts = Draft({"n": "k" * 190}), "/".join(["{n}"] * 3)
+    layout_of(parts).outline(draft)
+    monkeypatch.setattr(SinkOptions, "prefix_bytes", 200)
+    with pytest.raises(DataError, match="500 in all"):
+        layout_of(parts).outline(draft)
 
 
 @pytest.mark.parametrize("path", ["{@timestamp:%S.%f}", "{@timestamp}", "{n}/{@timestamp:%S}", "{@key}"])

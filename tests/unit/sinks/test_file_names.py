@@ -18,6 +18,11 @@ def test_only_files_of_one_directory_are_numbered() -> None:
     assert final_keys(NAME, ["a", "b", "a"], "parquet") == (f"a/{STEM}.0.parquet", f"b/{STEM}.parquet", f"a/{STEM}.1.parquet")
 
 
+@pytest.mark.parametrize(("one", "other"), [("c=DE", "c=de"), ("straße", "STRASSE"), ("caf\u00e9", "cafe\u0301")])
+def test_files_of_directories_that_are_one_on_some_file_systems_are_numbered(one: str, other: str) -> None:
+    assert final_keys(NAME, [one, "a", other], "avro") == (f"{one}/{STEM}.0.avro", f"a/{STEM}.avro", f"{other}/{STEM}.1.avro")
+
+
 def test_a_name_is_parsed_as_it_was_made() -> None:
     for key in final_keys(NAME, ["", "a+b/c", "a+b/c"], "jsonl.zst"):
         assert parse_name(key) == NAME

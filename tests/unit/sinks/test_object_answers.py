@@ -6,10 +6,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+import boto3
 import pytest
 
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
@@ -80,6 +83,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 def store(server: Server) -> SinkStore:
     """A bucket of it."""
     return store_at(f"s3://b/?endpoint_override={server.endpoint}&region=us-east-1")
+
+
+def bucket_of(uri: str, name: str) -> tuple[Any, str]:
+    """Another client of a bucket of moto's, and the prefix of a store in it."""
+    endpoint = parse_qs(urlsplit(uri).query)["endpoint_override"][0]
+    return boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1"), name
 
 
 def error(code: str) -> bytes:
@@ -210,6 +219,41 @@ def test_an_object_that_is_listed_is_not_taken_for_published(server: Server, sto
     server.answer = lambda handler: handler.say(*((200, LISTED % ONE) if handler.command == "GET" else (404, b"nothing here")))
     with pytest.raises(RetriableError, match="denies an object that it lists"):
         store.publish({"x/0": "b"})
+
+
+def test_a_key_that_stores_do_not_take_is_refused_before_it_is_claimed(store: SinkStore, server: Server, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(FatalError, match="no key of more than 1024 bytes"):
+        Claims(store, "app").commit(Range("t", 0, 0, 1), [LocalFile(tmp_path / "file", "a/" * 500, 1)], "jsonl")
+    assert not server.asked
+
+
+def test_a_copy_that_was_made_is_not_made_again(moto_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have taken longer than its request, and its deletion from pending may have failed."""
+    store, (client, prefix) = store_at(moto_uri.format(tmp_path.name)), bucket_of(moto_uri, tmp_path.name)
+    (tmp_path / "file").write_bytes(b"x" * (9 * 2**20))
+    store.upload({"_copycat/x/0": tmp_path / "file"})
+    with monkeypatch.context() as patch:
+        patch.setattr(object_store.ObjectStore, "delete", lambda *_: None)
+        store.publish({"_copycat/x/0": "a/0"})
+    assert len(list(store.list(""))) == 2
+    made = client.head_object(Bucket="logs", Key=f"{prefix}/a/0")["LastModified"]
+    monkeypatch.setattr(object_store.obstore, "copy", lambda *_: pytest.fail("it is there"))
+    store.publish({"_copycat/x/0": "a/0"})
+    assert list(store.list("")) == ["a/0"]
+    assert client.head_object(Bucket="logs", Key=f"{prefix}/a/0")["LastModified"] == made
+
+
+@pytest.mark.parametrize(("size", "is_taken"), [(3, True), (4, False)])
+def test_a_pending_file_of_an_earlier_version_is_told_from_others_by_its_size(
+    moto_uri: str, tmp_path: Path, size: int, *, is_taken: bool
+) -> None:
+    store, (client, prefix) = store_at(moto_uri.format(tmp_path.name)), bucket_of(moto_uri, tmp_path.name)
+    client.put_object(Bucket="logs", Key=f"{prefix}/_copycat/x/0", Body=b"one")
+    client.put_object(Bucket="logs", Key=f"{prefix}/a/0", Body=b"x" * size)
+    with nullcontext() if is_taken else pytest.raises(FatalError, match="is not this connector's file"):
+        store.publish({"_copycat/x/0": "a/0"})
+    assert store.get("a/0") == (b"one" if is_taken else b"x" * size)
 
 
 def test_a_file_that_stores_do_not_copy_is_refused(store: SinkStore, tmp_path: Path) -> None:

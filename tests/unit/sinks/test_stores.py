@@ -76,6 +76,18 @@ def test_what_is_published_stays_as_it_is(store: SinkStore) -> None:
     assert {key: store.get(key) for key in store.list("")} == {"a/0": b"one", "b/c/1": b"two"}
 
 
+def test_the_file_of_another_connector_stays_as_it_is(store: SinkStore) -> None:
+    """Also if it is as large. One's own may be published again: the first time its deletion from pending may have failed."""
+    pending = {name: f"_copycat/{name}/pending/t/0/1-{name}/0" for name in ("one", "other")}
+    store.upload({pending["one"]: write(store, "one", b"one")})
+    store.publish({pending["one"]: "a/0"})
+    store.upload({pending["other"]: write(store, "other", b"two")})
+    with pytest.raises(FatalError, match="is not this connector's file"):
+        store.publish({pending["other"]: "a/0"})
+    assert store.get("a/0") == b"one"
+    assert store.get(pending["other"]) == b"two"
+
+
 def test_several_publish_the_same_at_once(uri: str) -> None:
     stores = [store_at(uri) for _ in range(4)]
     moves = {f"_copycat/x/{n}": f"a/{n % 3}/{n}" for n in range(20)}
