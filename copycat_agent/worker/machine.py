@@ -322,8 +322,7 @@ class ConnectorMachine:
             return Wait(0.0)
         is_idle = not (has_work or self._in_flight or self._unsaved or self._until_idle or self._delivery.has_work)
         is_well = not (self._retry_policy.backoff.active or self._delivery.trouble or self._news.examining)
-        retry_at = self._retry_policy.backoff.retry_at
-        return self._schedule.wait(self._now, retry_at, is_idle=is_idle, is_well=is_well, pausing=self._pausing)
+        return self._schedule.wait(self._now, self._retry_policy.backoff.retry_at, is_idle=is_idle, is_well=is_well, pausing=self._pausing)
 
     def _obey_pause(self) -> Effects:
         """Pauses: reads nothing new and settles what is in flight. Scans go on, so that files are followed through rotations."""
@@ -396,8 +395,7 @@ class ConnectorMachine:
         """Saves what the next start needs to find every file again; counts losses of files that are gone."""
         changes = self._source.leave()
         self._context.metrics.source_lag = self._source.lag()._replace(open_files=0)
-        unsaved = tuple(one for one in self._unsaved if one.results)  # their offsets are in `changes` as well
-        try:
-            yield from self._do(effects.SaveLast(changes, unsaved))
+        try:  # the offsets of what is unsaved are in `changes` as well
+            yield from self._do(effects.SaveLast(changes, tuple(one for one in self._unsaved if one.results)))
         except CopycatError as error:
             self._context.log.warning("the names of unread files could not be saved", why=error.message, hint=error.hint)

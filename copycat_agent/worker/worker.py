@@ -267,9 +267,8 @@ class Worker:
         """Stops reading, settles what is in flight within `seconds`, commits, ends all threads. It is final: no operation follows."""
         self._stopping = True
         deadline = time.monotonic() + seconds
-        running = [*self._leaving, *(handle.connector for handle in self._handles.values() if handle.connector)]
-        for connector in running:  # before the lock, so that an operation under way ends sooner
-            connector.stop(deadline)
+        for one in [*self._leaving, *(handle.connector for handle in self._handles.values() if handle.connector)]:
+            one.stop(deadline)  # before the lock, so that an operation under way ends sooner
         with self._changed:
             self._changed.notify_all()
         with self._operation:
