@@ -22,7 +22,7 @@ from copycat_agent.delivery.at_least_once import AtLeastOnceDelivery, ImmediateO
 from copycat_agent.delivery.files_dead_letters import DeadLetters, DirectoryTopics
 from copycat_agent.encoding.files_layout import TypedValue
 from copycat_agent.errors import DataError, FatalError, RetriableError
-from copycat_agent.model import FilesPlan, Results, Schema, SplitResult
+from copycat_agent.model import FilesPlan, Loss, Results, Schema, SplitResult
 from copycat_agent.producer import Message, ProducerPool, RefusedRecordError, TaskProducer
 from copycat_agent.sinks.claims import Claims, LocalFile, Range
 from copycat_agent.sinks.file_names import final_keys
@@ -161,7 +161,7 @@ class _SplitWriter:
         except Exception as error:  # noqa: BLE001 - a batch never raises
             return SplitResult(split, split.offset, error=as_value(error))
         if end != start or split.stretch.end == start:  # an empty stretch only begins the chain
-            return self._moved(SplitResult(split, split.offset), end)
+            return self._moved(SplitResult(split, split.offset), end, as_value)
         failure: CopycatError | None = None
         run: BatchRun = make_run(self._batch, self._encoder, cast("TaskProducer", producer), stopping)
         run.most_run_bytes = _ANY  # a flush ends the file
@@ -176,19 +176,24 @@ class _SplitWriter:
         finally:
             producer.abandon()
         result = replace(progress.result(failure), samples=tuple(progress.done.samples))
-        return self._at(result, producer.end)
+        return self._at(result, producer.end, as_value)
 
-    def _at(self, result: SplitResult, end: int) -> SplitResult:
+    def _at(self, result: SplitResult, end: int, as_value: AsValue) -> SplitResult:
         """Returns the result with the end that the store has."""
         split, stretch = self._split, self._split.stretch
         assert stretch is not None
         if end == stretch.start:
-            return replace(result, offset=split.offset, losses=())  # they are found again
-        return self._moved(result, end)
+            return replace(result, offset=split.offset, losses=())  # they are found again, or in the claim
+        return self._moved(result, end, as_value)
 
-    def _moved(self, result: SplitResult, end: int) -> SplitResult:
-        stretch = self._split.stretch
+    def _moved(self, result: SplitResult, end: int, as_value: AsValue) -> SplitResult:
+        split, stretch = self._split, self._split.stretch
         assert stretch is not None
+        if not self._producer.has_claimed:
+            try:
+                result = replace(result, losses=self._producer.lost(split, end))
+            except Exception as error:  # noqa: BLE001 - as above
+                return SplitResult(split, split.offset, error=as_value(error))
         position = self._source.apply(stretch, end, finished=False)
         moved = replace(result.offset, position=end, cursor=as_text(position), path=stretch.name, mtime_ns=time.time_ns())
         return replace(result, offset=moved)
@@ -213,6 +218,8 @@ class _RangeProducer:
         self._topic_id = ""
         self._files = RangeFiles(options, self._scratch)
         self.end = 0
+        self.has_claimed = False
+        """Whether the end has moved by a claim of its own."""
         self.topics = DirectoryTopics(letters)
 
     def begin(self, place: TopicPlace, start: int, topic_id: str, written: Where) -> int:
@@ -315,15 +322,24 @@ class _RangeProducer:
             complete = [LocalFile(one.path, one.directory, one.records) for one in written]
             extension = written[0].extension if written else ""
             at = Range(place.topic, place.partition, self.end, behind - 1)
-            done = self._claims.commit(at, complete, extension, self._topic_id)
+            lost = (*progress.sent.losses, *progress.stream.lost_between(self.end, behind))  # type: ignore[union-attr]
+            done = self._claims.commit(at, complete, extension, self._topic_id, [one[1:] for one in lost])  # the partition is the chain's
         except BaseException:
             self._renew()
             raise
         self._renew()
         self.end = done.end
+        self.has_claimed |= done.is_mine
         if not done.is_mine:
             words = f"{place.topic}/{place.partition} was written up to offset {done.end} by another agent"
             raise RetriableError(words, "it goes on from there; let one agent run the connector")
+
+    def lost(self, split: Split, end: int) -> tuple[Loss, ...]:
+        """Returns what was lost up to `end` by claims of writers that could not say so, such as killed ones."""
+        assert self._place is not None
+        assert split.stretch is not None
+        found = [one.lost(*self._place, split.stretch.start, end) for one in (self._claims, *self._earlier)]
+        return tuple(Loss(split.partition, *one) for some in found for one in some)
 
     def claim_gap(self) -> None:
         """Claims offsets after the last record that have no record, such as aborted ones, so that they are not read again forever."""

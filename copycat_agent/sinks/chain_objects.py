@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.sinks.file_names import CONTROL, padded
@@ -29,13 +29,17 @@ class ClaimedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRange:
-    """A claimed range, the token of the writer's attempt, its files (none if no record of the range was kept), and the topic's id."""
+    """A claimed range, the token of the writer's attempt, its files (none if no record of the range was kept), and the topic's id.
+
+    `lost` is what the writer found lost in the range: fields of losses, which only the part that saves them knows.
+    """
 
     first: int
     last: int
     token: str
     files: tuple[ClaimedFile, ...]
     topic_id: str = ""
+    lost: tuple[Sequence[Any], ...] = ()
 
     @property
     def end(self) -> int:
@@ -166,6 +170,6 @@ def _parsed(data: bytes, where: str) -> ClaimedRange:
     try:
         found = json.loads(data)
         files = tuple(ClaimedFile(*one) for one in found["files"])
-        return ClaimedRange(found["first"], found["last"], found["token"], files, found.get("topic_id", ""))
+        return ClaimedRange(found["first"], found["last"], found["token"], files, found.get("topic_id", ""), tuple(found.get("lost", ())))
     except (ValueError, KeyError, TypeError):
         raise FatalError(f"{where} is not a claim", f"let nobody else write below {CONTROL}") from None

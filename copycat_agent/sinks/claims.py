@@ -36,7 +36,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from copycat_agent import failpoints
 from copycat_agent.errors import BlockedError, FatalError, RetriableError
@@ -48,6 +48,8 @@ Range = FileName
 """Offsets `[first, last]` of one partition, claimed together."""
 KEPT = 100
 """Claims that are kept when older ones are deleted, which happens once there are twice as many."""
+MOST_OF_BATCH = 20
+"""Claims that `lost` reads at most, a request each. A batch makes one for a split, or a few if dead letters were refused."""
 _TRIES = 10
 """Listings before RetriableError: each may be outdated by a concurrent prune."""
 
@@ -111,8 +113,12 @@ class Claims:
             chain.prune(firsts[-self._kept])
         return end
 
-    def commit(self, at: Range, files: Sequence[LocalFile], extension: str = "", topic_id: str = "") -> CommitResult:
+    def commit(
+        self, at: Range, files: Sequence[LocalFile], extension: str = "", topic_id: str = "", lost: Sequence[Sequence[Any]] = ()
+    ) -> CommitResult:
         """Claims a range and publishes its files, unless another writer holds a claim at its first offset: then that claim's files count.
+
+        `lost`: see `ClaimedRange`.
 
         Raises as `SinkStore` does; the outcome of the claim is then unknown, and `resume` finds it out.
         """
@@ -120,7 +126,7 @@ class Claims:
         chain = self._chain(at.topic, at.partition)
         keys = final_keys(at, [one.directory for one in files], extension)
         claimed = tuple(ClaimedFile(key, one.records, _size(one.path)) for key, one in zip(keys, files, strict=True))
-        claim = ClaimedRange(at.first, at.last, self._token(), claimed, topic_id)
+        claim = ClaimedRange(at.first, at.last, self._token(), claimed, topic_id, tuple(lost))
         for key in keys:
             self._store.shown(key)  # one that the store refuses could never be published, and would stay claimed
         chain.upload(claim, [one.path for one in files])
@@ -139,6 +145,17 @@ class Claims:
             chain.withdraw(claim)
         chain.discard(claim)
         return CommitResult(self.resume(at.topic, at.partition, at.first, topic_id=topic_id), is_mine=False)
+
+    def lost(self, topic: str, partition: int, start: int, end: int) -> list[Sequence[Any]]:
+        """Returns what was lost in `[start, end)` by the claims from `start` on, the first `MOST_OF_BATCH` of them: see `ClaimedRange`."""
+        chain, found = self._chain(topic, partition), list[Sequence[Any]]()
+        for _ in range(MOST_OF_BATCH):
+            claim = chain.read(start) if start < end else None
+            if claim is None:
+                break
+            found += claim.lost
+            start = claim.end
+        return found
 
     def chain(self, topic: str, partition: int) -> ChainState | None:
         """Returns the present state of a chain, None if it does not exist. Changes nothing."""

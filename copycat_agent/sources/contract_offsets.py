@@ -14,7 +14,7 @@ from copycat_agent.sources.contract_partitions import OffsetPartitions
 from copycat_agent.sources.contract_stream import RecordStream, SourceFraming, SourceHalves, kind_of
 
 if TYPE_CHECKING:
-    from copycat_agent.model import Split, SplitResult
+    from copycat_agent.model import Loss, Split, SplitResult
     from copycat_agent.sources.base import SourceKind
     from copycat_agent.sources.contract import PolledOptions
     from copycat_agent.templates.metadata import TopicPlace
@@ -74,6 +74,10 @@ class OffsetStream(RecordStream):
         if position != self._behind:
             return position
         return self._stretch.end if self._passed is None else self._passed
+
+    def lost_between(self, start: int, end: int) -> Iterator[Loss]:
+        """Yields what was lost at offsets from `start` on, before `end`."""
+        return self._losses(end - self._base, start - self._base)
 
     def complete(self, result: SplitResult) -> SplitResult:
         settled = result.offset.position

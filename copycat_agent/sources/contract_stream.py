@@ -249,9 +249,9 @@ class RecordStream(RecordOrigin):
         offset = replace(result.offset, cursor=as_text(position), path=self._stretch.name, mtime_ns=time.time_ns())
         return replace(result, offset=offset, losses=(*result.losses, *self._losses(len(self._positions) + 1 if finished else settled)))
 
-    def _losses(self, before: int) -> Iterator[Loss]:
-        """Yields what was lost before record number `before` of the stretch, counted from 0; `ENTRIES_MAX` entries at most."""
-        lost = [one[:2] for one in self._lost if one[0] < before]
+    def _losses(self, before: int, since: int = 0) -> Iterator[Loss]:
+        """Yields what was lost from record number `since` of the stretch on, before `before`; `ENTRIES_MAX` entries at most."""
+        lost = [one[:2] for one in self._lost if since <= one[0] < before]
         if others := lost[ENTRIES_MAX:]:
             index, last = lost[ENTRIES_MAX - 1]
             records = last.records + sum(one.records for _, one in others)

@@ -262,6 +262,23 @@ def test_what_retention_deletes_first_is_in_the_ledger(lake: Lake) -> None:
     assert sorted(row["n"] for one in lake.written() for row in one.rows) == [*range(100), *range(150, 200)]
 
 
+@pytest.mark.parametrize("place", ["files-claimed", "files-checked", "files-published"])
+@pytest.mark.parametrize("rest", [0, 50])
+def test_what_retention_deletes_is_in_the_ledger_if_its_writer_fails_behind_the_claim(lake: Lake, place: str, rest: int) -> None:
+    more(lake, 0, 100)
+    lake.run(sink=SOON)
+    more(lake, 100, 200)
+    admin = AdminClient({"bootstrap.servers": lake.bootstrap})
+    admin.delete_records([TopicPartition(lake.topic, 0, 200 - rest)])[TopicPartition(lake.topic, 0)].result(30)
+    with failpoints.armed(f"{place}:1:error"):
+        lake.start(sink={"roll": {"records": 1000, "age": "300ms"}})
+        wait_until(lambda: lake.losses and not lake.status.lag.bytes, 60, lambda: f"{lake.status}")
+    losses = lake.losses
+    lake.stop()
+    assert [one.records for one in losses] == [100 - rest], losses
+    assert sorted(row["n"] for one in lake.written() for row in one.rows) == [*range(100), *range(200 - rest, 200)]
+
+
 def test_a_topic_that_was_made_anew_stops_the_connector_for_good_and_another_name_reads_it(lake: Lake) -> None:
     more(lake, 0, 10)
     before = lake.run(sink=SOON)

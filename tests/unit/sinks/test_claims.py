@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -67,6 +68,32 @@ def test_a_range_without_records_is_claimed_too(store: SinkStore, claims: Claims
     assert commit(claims, store, Range("orders", 3, 0, 9)) == (10, True)
     assert claims.resume("orders", 3, 0) == 10
     assert visible(store) == []
+
+
+def test_claims_keep_what_was_lost_in_their_range(store: SinkStore, claims: Claims) -> None:
+    claims.resume("t", 0, 0)
+    for first in (0, 10, 20):
+        claims.commit(Range("t", 0, first, first + 9), [], lost=[("t/0", first, first + 3, "gone")])
+    gone = [["t/0", first, first + 3, "gone"] for first in (0, 10, 20)]
+    assert [claims.lost("t", 0, start, end) for start, end in ((0, 30), (10, 30), (0, 10), (5, 30), (30, 30))] == [
+        gone,
+        gone[1:],
+        gone[:1],
+        [],
+        [],
+    ]
+
+
+def test_a_claim_of_an_earlier_version_has_lost_nothing(store: SinkStore, claims: Claims) -> None:
+    claims.resume("t", 0, 0)
+    claims.commit(Range("t", 0, 0, 9), [])
+    (key,) = store.list("_copycat/lake/claims")
+    claim = json.loads(store.get(key) or b"")
+    del claim["lost"]
+    store.delete([key])
+    store.put_if_absent(key, json.dumps(claim).encode())
+    assert claims.lost("t", 0, 0, 10) == []
+    assert claims.resume("t", 0, 0) == 10
 
 
 def test_who_claims_later_deletes_what_is_his_and_goes_on_behind_the_other(store: SinkStore, claims: Claims) -> None:
