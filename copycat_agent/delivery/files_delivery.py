@@ -209,14 +209,11 @@ class _RangeProducer:
 
     def __init__(self, options: FilesSinkOptions, store: SinkStore, claims: tuple[Claims, ...], letters: DeadLetters) -> None:
         """`claims` are those of the connector, then those of its earlier names."""
-        self._options, self._letters = options, letters
-        self._store = store
+        self._options, self._store, self._letters = options, store, letters
         self._claims, *self._earlier = claims
-        self._scratch = store.scratch() / uuid.uuid4().hex
         self._progress: SplitProgress | None = None
         self._place: TopicPlace | None = None
         self._topic_id = ""
-        self._files = RangeFiles(options, self._scratch)
         self.end = 0
         self.has_claimed = False
         """Whether the end has moved by a claim of its own."""
@@ -231,6 +228,8 @@ class _RangeProducer:
         """
         self._store.shown(final_keys(Range(*place, start, start), [""], "x")[0])
         self._place, self._topic_id = place, topic_id
+        self._scratch = self._store.scratch() / uuid.uuid4().hex
+        self._files = RangeFiles(self._options, self._scratch)
         if written == "here":
             self.end = self._claims.resume(*place, start, start, topic_id)
             return self.end

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from copycat_agent import failpoints
+from copycat_agent.delivery import files_delivery
 from copycat_agent.errors import BlockedError
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.sinks.directory_store import DirectoryStore
@@ -24,6 +25,10 @@ from tests.rig.kafka import create_topic, delete_topic
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from copycat_agent.sinks.sink_stores import SinkStore
     from tests.lake.conftest import Lake
 
 SOON: dict[str, Any] = {"roll": {"records": 40, "age": "300ms"}}
@@ -260,6 +265,35 @@ def test_what_retention_deletes_first_is_in_the_ledger(lake: Lake) -> None:
     lake.stop()
     assert [one.records for one in losses] == [50], losses
     assert sorted(row["n"] for one in lake.written() for row in one.rows) == [*range(100), *range(150, 200)]
+
+
+class NoRoomOnce:
+    """A store whose second scratch directory cannot be made."""
+
+    def __init__(self, store: SinkStore) -> None:
+        self._store, self._asked = store, 0
+
+    def scratch(self) -> Path:
+        self._asked += 1
+        if self._asked == 2:
+            raise BlockedError("no room", "make room")
+        return self._store.scratch()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def test_a_partition_without_room_for_its_files_takes_no_results_from_those_before(
+    make_lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = make_lake(2)
+    lake.send(as_json(({"n": number} for number in range(100)), 2))
+    store = NoRoomOnce(DirectoryStore(lake.root))
+    monkeypatch.setattr(files_delivery, "_store", lambda _uri: store)
+    lake.run(delivery={"tasks_max": 1}, errors={"retry_max_delay": "50ms"})
+    assert lake.last.retries, "one had no room"
+    assert lake.last.counts.acknowledged == 100, "of files that were written"
+    lake.assert_each_once()
 
 
 @pytest.mark.parametrize("place", ["files-claimed", "files-checked", "files-published"])
