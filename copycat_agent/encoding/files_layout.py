@@ -73,8 +73,7 @@ class FilesLayout(MessageLayout):
         self.has_envelopes = has_envelopes
         self.topic = compile_template(definition.record.topic.strip("/"))
         self.is_steady = self.topic.is_of_split
-        self.prefix_bytes = definition.sink.prefix_bytes
-        self.literal_topic = directory(self.topic.literal_prefix, self.prefix_bytes) if self.topic.is_literal else ""
+        self.literal_topic = directory(self.topic.literal_prefix, definition.sink.prefix_bytes) if self.topic.is_literal else ""
         self.value = self.key = self.convert_value = None
         value = definition.converters.value
         self.wants_record = value is not None and value.type == "avro" and not changes_fields(definition)
@@ -108,7 +107,7 @@ class _SplitFilesLayout:
         """Directories by the rendered parts of their paths."""
         self.is_steady = layout.is_steady
         self._has_schema, self._keeps_encoding = layout.wants_record, layout.keeps_encoding
-        self._is_of_second, self._prefix_bytes = layout.topic.is_of_second, layout.prefix_bytes
+        self._is_of_second, self._prefix_bytes = layout.topic.is_of_second, layout.definition.sink.prefix_bytes
         self.literal_topic = ""
         if layout.is_steady:
             try:

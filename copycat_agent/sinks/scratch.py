@@ -1,4 +1,9 @@
-"""Scratch directories: each process writes its temporary files in its own, and those of dead processes are removed."""
+"""Scratch directories: each process writes its temporary files in its own, and those of dead processes are removed.
+
+::
+
+    <base>/on-<boot id of the kernel>/<process>/
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,15 @@ import fcntl
 import os
 import shutil
 import threading
+import time
 import uuid
 from pathlib import Path
 
 from copycat_agent.errors import BlockedError
+from copycat_agent.sources.files.clock import boot
+
+ABANDONED_SECONDS = 86400.0
+"""Age at which what nobody can be asked about is removed. A process that is still alive makes itself another directory."""
 
 _lock = threading.Lock()
 _mine: dict[tuple[Path, int], Path] = {}
@@ -19,14 +29,19 @@ _mine: dict[tuple[Path, int], Path] = {}
 def scratch_below(base: Path) -> Path:
     """Returns the directory of this process below `base`. The first call creates it and removes those of dead processes. Raises OSError.
 
-    A process holds a lock on its directory, which the kernel releases when the process ends: an unlocked directory is not in use.
+    A process holds a lock on its directory, which the kernel releases when the process ends: an unlocked directory is not in use. Other
+    hosts that have mounted `base` do not see it (an NFS client does not pass it on), so there is a directory for each running kernel, and
+    what is in those of others is removed once it is old.
     """
     with _lock:
         key = (base, os.getpid())
         if key not in _mine or not _mine[key].is_dir():
-            base.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sweep(base)
-            _mine[key] = _make(base)
+            here = base / f"on-{boot() or os.uname().nodename}"
+            for one in (base, here):
+                one.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sweep(here)
+            _sweep_others(here)
+            _mine[key] = _make(here)
         return _mine[key]
 
 
@@ -50,8 +65,26 @@ def _make(base: Path) -> Path:
     return unlocked.rename(base / uuid.uuid4().hex)
 
 
-def _sweep(base: Path) -> None:
-    for one in base.iterdir():
+def _sweep_others(here: Path) -> None:
+    """Removes what is old in directories of other hosts, and outside of any: there earlier versions made those of processes."""
+    unknown = list(here.glob("new-*"))
+    for one in here.parent.iterdir():
+        if one == here:
+            continue
+        if not one.name.startswith("on-"):
+            unknown.append(one)
+            continue
+        with contextlib.suppress(OSError):
+            unknown += one.iterdir()
+            one.rmdir()  # if it is empty
+    for one in unknown:
+        with contextlib.suppress(OSError):
+            if one.lstat().st_mtime < time.time() - ABANDONED_SECONDS:
+                shutil.rmtree(one, ignore_errors=True)
+
+
+def _sweep(here: Path) -> None:
+    for one in here.iterdir():
         if one.name.startswith("new-"):
             continue
         with contextlib.suppress(OSError):

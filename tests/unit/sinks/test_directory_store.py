@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -131,6 +132,20 @@ def test_what_dead_processes_left_in_scratch_goes(tmp_path: Path) -> None:
     assert not its.exists()
     assert mine.exists()
     assert scratch_below(tmp_path) == mine
+
+
+@pytest.mark.parametrize("made", ["on-another-host/its", "of-an-earlier-version", "here/new-1"])
+def test_what_may_be_in_use_on_another_host_stays_until_it_is_old(tmp_path: Path, made: str) -> None:
+    """Its lock is not seen here."""
+    here = scratch_below(tmp_path / "other").parent.name
+    its = tmp_path / made.replace("here", here) / "range"
+    its.mkdir(parents=True)
+    words = f"from pathlib import Path; from copycat_agent.sinks import scratch as s; s.scratch_below(Path('{tmp_path}'))"
+    subprocess.run([sys.executable, "-c", words], check=True)
+    assert its.exists()
+    os.utime(its.parent, (time.time() - 2 * 86400,) * 2)
+    subprocess.run([sys.executable, "-c", words], check=True)
+    assert not its.parent.exists()
 
 
 def test_a_range_whose_files_could_have_no_names_is_not_claimed(tmp_path: Path) -> None:
