@@ -32,7 +32,7 @@ from obstore.exceptions import (
 )
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
+from copycat_agent.errors import BlockedError, CopycatError, FatalError, FileError, RetriableError
 from copycat_agent.sinks.file_names import CONTROL
 from copycat_agent.sinks.scratch import own_scratch
 from copycat_agent.sources.files.reading.address import Address
@@ -98,7 +98,7 @@ class ObjectStore:
 
     def shown(self, key: str = "") -> str:
         if len(f"{self._address.path.strip('/')}/{key}".encode()) > KEY_BYTES:
-            raise FatalError(f"object stores take no key of more than {KEY_BYTES} bytes: {key}", "write to a shorter sink.uri or sink.path")
+            raise FileError(f"object stores take no key of more than {KEY_BYTES} bytes: {key}", "write to a shorter sink.uri or sink.path")
         return f"{self._address.shown.rstrip('/')}/{key}"
 
     def scratch(self) -> Path:

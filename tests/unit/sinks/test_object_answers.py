@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import boto3
 import pytest
 
-from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
+from copycat_agent.errors import BlockedError, CopycatError, FatalError, FileError, RetriableError
 from copycat_agent.sinks import object_store
 from copycat_agent.sinks.claims import Claims, LocalFile, Range
 from copycat_agent.sinks.sink_stores import SinkStore, store_at
@@ -223,7 +223,7 @@ def test_an_object_that_is_listed_is_not_taken_for_published(server: Server, sto
 
 def test_a_key_that_stores_do_not_take_is_refused_before_it_is_claimed(store: SinkStore, server: Server, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
-    with pytest.raises(FatalError, match="no key of more than 1024 bytes"):
+    with pytest.raises(FileError, match="no key of more than 1024 bytes"):
         Claims(store, "app").commit(Range("t", 0, 0, 1), [LocalFile(tmp_path / "file", "a/" * 500, 1)], "jsonl")
     assert not server.asked
 
