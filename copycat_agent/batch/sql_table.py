@@ -41,6 +41,7 @@ _PLAIN: dict[str, pa.DataType] = {
     "timestamp_ntz": pa.timestamp("us"),
     "binary": pa.binary(),
 }
+_MOST_EXPONENT = 4000
 _BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 _NAMES = {str: "a text", bool: "true or false", int: "a whole number", float: "a number", dict: "an object", list: "a list", bytes: "bytes"}
 
@@ -186,6 +187,8 @@ def _decimal(kind: pa.DataType) -> Read:
             raise _refuse(value)
         try:
             found = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+            if abs(found.adjusted()) > _MOST_EXPONENT:  # a thousand times as much ends the process
+                raise ValueError  # noqa: TRY301 - as below
             pa.scalar(found, kind)
         except (pa.ArrowException, InvalidOperation, ValueError):
             msg = "is a number with more digits than it holds"

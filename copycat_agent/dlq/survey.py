@@ -7,10 +7,12 @@ before END is done except the ranges LEFT.
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 from copycat_agent.dlq.letter import DeadLetter, parse
@@ -31,45 +33,62 @@ def group_of(connector: str) -> str:
 class ReplayProgress:
     """The progress of replays in one partition: every letter before `end` is done, except those `left`."""
 
-    def __init__(self, end: int = 0, left: Iterable[int] = ()) -> None:
+    def __init__(self, end: int = 0, left: Iterable[tuple[int, int]] = ()) -> None:
+        """`left` has the first and last letter of each range, in order and without overlaps."""
         self._end = end
-        self._left = set(left)
+        self._left = list(left)
 
     def forget(self, begin: int, end: int) -> None:
         """Drops deleted letters: the topic now holds `begin` to `end`. If that is less than the progress, it was recreated: starts over."""
         if self._end > end:
-            self._end, self._left = 0, set()
-        self._left = {offset for offset in self._left if offset >= begin}
+            self._end, self._left = 0, []
+        self._left = [(max(low, begin), high) for low, high in self._left if high >= begin]
         self._end = max(self._end, begin)
 
     @property
     def begin(self) -> int:
         """The first letter that is not done."""
-        return min(self._left, default=self._end)
+        return self._left[0][0] if self._left else self._end
 
     def is_done(self, offset: int) -> bool:
         """Returns whether the letter needs no replay any more."""
-        return offset < self._end and offset not in self._left
+        return offset < self._end and self._range_with(offset) is None
 
     def done(self, offset: int) -> None:
         """Marks the letter at `offset` as sent, or as another connector's. Call it in offset order from `begin`, or after `pass_to`."""
-        self._left.discard(offset)
+        if (index := self._range_with(offset)) is not None:
+            low, high = self._left[index]
+            rest = ((low, offset - 1), (offset + 1, high))
+            self._left[index : index + 1] = [one for one in rest if one[0] <= one[1]]
         self._end = max(self._end, offset + 1)
 
     def leave(self, offset: int) -> None:
         """Leaves the letter at `offset`, which failed again, for another replay."""
-        self._left.add(offset)
+        if self._range_with(offset) is None:
+            self._leave(offset, offset)
         self._end = max(self._end, offset + 1)
 
     def pass_to(self, offset: int) -> None:
         """Skips to the letter at `offset`: earlier ones that were not looked at are left for another replay."""
-        self._left.update(range(self._end, offset))
-        self._end = max(self._end, offset)
+        if offset > self._end:
+            self._leave(self._end, offset - 1)
+            self._end = offset
+
+    def _leave(self, low: int, high: int) -> None:
+        if self._left and self._left[-1][1] + 1 == low:
+            self._left[-1] = self._left[-1][0], high
+        else:
+            bisect.insort(self._left, (low, high))
+
+    def _range_with(self, offset: int) -> int | None:
+        """Returns the index of the range left that has this letter."""
+        index = bisect.bisect_right(self._left, offset, key=itemgetter(0)) - 1
+        return index if index >= 0 and offset <= self._left[index][1] else None
 
     def saved(self) -> GroupPosition:
         """Returns the position for the group to keep. If the ranges left do not fit, letters after those that fit will be sent again."""
         text, end = "", self._end
-        for low, high in _ranges(sorted(self._left)):
+        for low, high in self._left:
             more = f"{low}-{high},"
             if len(text) + len(more) > _WORDS_MAX:
                 end = low
@@ -86,19 +105,13 @@ class ReplayProgress:
         if match is None:
             return cls(position.offset)
         end = int(match[1])
-        pairs = [tuple(map(int, one.split("-"))) for one in match[2].split(",") if one]
-        if any(not position.offset <= low <= high < end for low, high in pairs):
-            return cls(position.offset)
-        return cls(end, (offset for low, high in pairs for offset in range(low, high + 1)))
-
-
-def _ranges(offsets: list[int]) -> Iterator[tuple[int, int]]:
-    """Yields the first and last of each run of consecutive numbers."""
-    begin = 0
-    for index in range(len(offsets)):
-        if index + 1 == len(offsets) or offsets[index + 1] != offsets[index] + 1:
-            yield offsets[begin], offsets[index]
-            begin = index + 1
+        left, before = list[tuple[int, int]](), position.offset - 1
+        for low, high in (map(int, one.split("-")) for one in match[2].split(",") if one):
+            if not before < low <= high < end:
+                return cls(position.offset)
+            left.append((low, high))
+            before = high
+        return cls(end, left)
 
 
 def saved_progress(reader: TopicReader, definition: Definition) -> dict[int, ReplayProgress]:

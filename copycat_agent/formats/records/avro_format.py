@@ -20,6 +20,7 @@ from copycat_agent.formats.draft import Parsed, Unparsed
 from copycat_agent.formats.lines import BLOCK_BYTES
 from copycat_agent.formats.model import FileFormat, Frame, FrameOptions, RecordFile
 from copycat_agent.formats.records.avro_blocks import CODECS, Block, BlockMarks, Header, blocks, damaged, header_of, payload
+from copycat_agent.formats.records.field_values import MOST_EXPONENT
 from copycat_agent.formats.records.schemas import AvroType, avro_columns, clocks, day, moments
 from copycat_agent.model import Schema
 
@@ -161,7 +162,7 @@ def _is_read(schema: dict[str, Any]) -> bool:
         return False
     if logical == "decimal":
         precision, scale = schema.get("precision"), schema.get("scale", 0)
-        return isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision and precision > 0
+        return isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= min(precision, MOST_EXPONENT) and precision > 0
     return logical != "uuid" or type_ == "string" or schema.get("size") == _UUID_BYTES
 
 

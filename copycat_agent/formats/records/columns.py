@@ -128,12 +128,15 @@ def numbered(index: int) -> str:
 
 def unique(names: Sequence[str]) -> list[str]:
     """Returns unique column names: an empty one becomes its number, as c3; a repeated one gets a number after it, as price_2."""
-    taken, found = set(names), []
-    seen: set[str] = set()
+    given, next_numbers = set(names), dict[str, int]()
+    found: dict[str, None] = {}
     for index, name in enumerate(names):
         wanted = name or numbered(index)
-        if wanted in seen or (not name and wanted in taken):
-            wanted = next(new for count in range(2, len(names) + 2) if (new := f"{wanted}_{count}") not in taken | seen)
-        seen.add(wanted)
-        found.append(wanted)
-    return found
+        if wanted in found or (not name and wanted in given):
+            number = next_numbers.get(wanted, 2)
+            while (new := f"{wanted}_{number}") in given or new in found:
+                number += 1
+            next_numbers[wanted] = number + 1
+            wanted = new
+        found[wanted] = None
+    return list(found)

@@ -22,12 +22,16 @@ _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _NUMBER_SIGNS = frozenset("0123456789+-.eE")
 _WHOLE_SIGNS = frozenset("0123456789+-")
+_POINT_SIGNS = _WHOLE_SIGNS | {"."}
 _NO_NUMBERS = {
     "nan": math.nan, "inf": math.inf, "+inf": math.inf, "-inf": -math.inf,
     "infinity": math.inf, "+infinity": math.inf, "-infinity": -math.inf,
 }  # fmt: skip
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 _MOST_DIGITS = 38
+MOST_EXPONENT = 4000
+"""A number of a greater exponent is refused, unless its text has as many digits: written without one, it could take gigabytes."""
+_EXPONENT = "a number with an exponent that nothing holds"
 _TRUE = ("true", "t", "yes", "y", "on", "1")
 _FALSE = ("false", "f", "no", "n", "off", "0")
 
@@ -124,14 +128,22 @@ def _decimal(text: str) -> Decimal:
     text = text.strip()
     if not _NUMBER.fullmatch(text):
         _refuse("not a decimal number")
+    return exact_number(text)
+
+
+def exact_number(text: str) -> Decimal:
+    """Reads a decimal number, of which only the exponent may be wrong. Raises ValueError."""
     try:
-        return Decimal(text)
+        number = Decimal(text)
     except DecimalException:
-        _refuse("a decimal number with an exponent that cannot be read")
+        _refuse(_EXPONENT)
+    if abs(number.adjusted()) > max(MOST_EXPONENT, len(text)):
+        _refuse(_EXPONENT)
+    return number
 
 
 def _all_decimal(texts: list[str]) -> list[Decimal]:
-    _only(_NUMBER_SIGNS, texts)
+    _only(_POINT_SIGNS, texts)
     return list(map(Decimal, texts))
 
 

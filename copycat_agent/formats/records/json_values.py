@@ -11,13 +11,14 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import accumulate
 from typing import Any, NamedTuple, NoReturn
 
 import orjson
 
 from copycat_agent.formats.draft import Unparsed
+from copycat_agent.formats.records.field_values import exact_number
 from copycat_agent.formats.text import TAIL_BYTES, Reader
 
 NOTHING = -1
@@ -293,11 +294,7 @@ def _float(text: str) -> float | Decimal:
     number = float(text)
     if repr(number) == text:
         return number
-    try:
-        exact = Decimal(text)
-    except InvalidOperation:  # an exponent of more than 18 digits
-        msg = "a number with an exponent that nothing holds"
-        raise ValueError(msg) from None
+    exact = exact_number(text)
     return number if Decimal(repr(number)) == exact else exact
 
 

@@ -9,6 +9,7 @@ import functools
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,12 +20,12 @@ from hypothesis import strategies as st
 from copycat_agent.batch.sql_answers import fields_of
 from copycat_agent.batch.sql_encoding import AnsweredEncoder, QueryRowEncoder
 from copycat_agent.batch.sql_run import SqlRun
-from copycat_agent.batch.sql_table import FAILED
+from copycat_agent.batch.sql_table import FAILED, Table
 from copycat_agent.definitions import load_file
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.executor import run_batch
 from copycat_agent.formats import Envelopes
-from copycat_agent.model import SourceOffset, SourcePartition, Split, Stretch
+from copycat_agent.model import Column, SourceOffset, SourcePartition, Split, Stretch
 from copycat_agent.options import AgentOptions
 from copycat_agent.sources.contract import ENDLESS, EnvelopedRun
 from copycat_agent.sources.contract_offsets import OffsetRecords
@@ -156,6 +157,13 @@ def test_quick_ways_make_what_a_look_at_each_record_makes(
     steps = [*before, {**QUERY, **({"on_error": on_error} if on_error else {})}, *after]
     connector = definition("127.0.0.1:1", "t", steps=steps, record=record, errors=errors)
     assert ran(SqlRun, connector, path) == ran(OneByOne, connector, path)
+
+
+def test_a_number_of_a_huge_exponent_is_a_bad_record_and_not_the_end_of_the_process() -> None:
+    rows = [{"price": Decimal("1E-8000000")}, {"price": Decimal("1E+8000000")}, {"price": Decimal("1.25")}]
+    batch, bad = Table((Column("price", "decimal(10,2)"),)).batch(rows, [0, 1, 2])
+    assert sorted(bad) == [0, 1]
+    assert batch.column("price").to_pylist() == [Decimal("1.25")]
 
 
 def test_what_steps_before_the_query_found_comes_back_with_its_rows(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_second_try_takes_it_off_the_list() -> None:
 
 
 def test_what_is_passed_over_to_try_a_later_one_is_left() -> None:
-    progress = ReplayProgress(3, {1})
+    progress = ReplayProgress(3, [(1, 1)])
     progress.pass_to(6)
     progress.done(6)
     progress.pass_to(2)
@@ -61,7 +61,7 @@ def test_a_letter_of_long_ago_can_be_left_again() -> None:
 
 
 def test_letters_that_the_topic_has_deleted_are_forgotten() -> None:
-    progress = ReplayProgress(10, {3, 8})
+    progress = ReplayProgress(10, [(3, 3), (8, 8)])
     progress.forget(5, 12)
     assert (progress.begin, progress.saved()) == (8, GroupPosition(8, "copycat1 10 8-8"))
     progress.forget(20, 30)
@@ -79,6 +79,33 @@ def test_without_a_position_nothing_is_done() -> None:
 
 
 def test_a_topic_that_was_made_anew_is_read_from_its_beginning() -> None:
-    progress = ReplayProgress(10, {3, 8})
+    progress = ReplayProgress(10, [(3, 3), (8, 8)])
     progress.forget(0, 9)
     assert (progress.begin, progress.is_done(0)) == (0, False)
+
+
+def test_many_letters_that_were_passed_take_no_memory_each() -> None:
+    progress = ReplayProgress()
+    progress.pass_to(10**15)
+    progress.done(10**15)
+    again = ReplayProgress.of(progress.saved())
+    assert (again.begin, again.is_done(10**15 - 1), again.is_done(10**15)) == (0, False, True)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["done", "leave", "pass_to"]), st.integers(0, 40)), max_size=30))
+def test_ranges_say_what_single_offsets_would(calls: list[tuple[str, int]]) -> None:
+    progress, left, end = ReplayProgress(), set[int](), 0
+    for name, offset in calls:
+        if name != "pass_to" and offset > end:
+            progress.pass_to(offset)
+            left |= set(range(end, offset))
+        if name == "leave" and offset < end and offset not in left:
+            continue
+        getattr(progress, name)(offset)
+        left |= set(range(end, offset)) if name == "pass_to" else set()
+        left = left - {offset} if name == "done" else left | {offset} if name == "leave" else left
+        end = max(end, offset + (name != "pass_to"))
+        assert {one for one in range(60) if progress.is_done(one)} == set(range(end)) - left
+        assert progress.begin == min(left, default=end)
+        again = ReplayProgress.of(progress.saved())
+        assert {one for one in range(60) if again.is_done(one)} == set(range(end)) - left

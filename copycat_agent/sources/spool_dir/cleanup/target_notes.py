@@ -170,11 +170,15 @@ class Retention:
         deleted, failed = 0, None
         until = time.monotonic() + PASS_SECONDS
         for entry in self._due(fd):
+            info = entry.inode, entry.size, entry.mtime_ns
             try:
-                deleted += self._end(root, entry)
+                if entry.put_at > self._clock():  # the clock was ahead then: all later entries would wait behind this one
+                    self.note(root, entry.path, info)
+                else:
+                    deleted += self._end(root, entry)
             except OSError as error:
                 failed = failed or error
-                self.note(root, entry.path, (entry.inode, entry.size, entry.mtime_ns))  # retried after another `retain`
+                self.note(root, entry.path, info)  # retried after another `retain`
             if deleted >= PASS_FILES or time.monotonic() > until:
                 break
         return deleted, failed
@@ -187,13 +191,13 @@ class Retention:
             self._inode, self._position = info.st_ino, 0
 
     def _due(self, fd: int) -> Iterator[_Entry]:
-        """Yields entries that are old enough, oldest first; unreadable lines are skipped."""
+        """Yields entries that are old enough, oldest first, and those from the future; unreadable lines are skipped."""
         with open(os.dup(fd), "rb") as stream:  # noqa: PTH123 - a descriptor
             stream.seek(self._position)
             while True:
                 line = stream.readline(_COPY_BYTES)
                 entry = _parse(line)
-                if not line.endswith(b"\n") or (entry is not None and entry.put_at + self._seconds > self._clock()):
+                if not line.endswith(b"\n") or (entry is not None and entry.put_at <= self._clock() < entry.put_at + self._seconds):
                     return
                 self._position = stream.tell()
                 if entry is not None:

@@ -64,6 +64,22 @@ def test_a_restart_forgets_nothing(spool: Spool) -> None:
     assert spool.tree() == {}
 
 
+def test_a_file_that_was_put_there_while_the_clock_was_ahead_holds_up_no_other_one(spool: Spool) -> None:
+    spool.now += 3650 * DAY
+    spool.clean(finished(spool.drop("ahead.csv")))
+    spool.now -= 3650 * DAY
+    spool.clean(finished(spool.drop("x.csv")))
+    spool.now += 13 * DAY
+    spool.cleaner.expire()
+    assert sorted(spool.tree()) == ["fin/2024-01-02/ahead.csv", "fin/2024-01-02/x.csv"]
+    spool.now += DAY
+    spool.cleaner.expire()
+    assert sorted(spool.tree()) == ["fin/2024-01-02/ahead.csv"]
+    spool.now += 14 * DAY
+    spool.cleaner.expire()
+    assert spool.tree(hidden=True) == {}
+
+
 def test_without_retain_nothing_is_deleted_or_listed(tmp_path: Path) -> None:
     spool = Spool(tmp_path, policy="move", to=str(tmp_path / "fin"))
     spool.clean(finished(spool.drop("x.csv")))
