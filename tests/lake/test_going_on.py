@@ -156,6 +156,29 @@ def test_a_batch_that_outlives_a_reload_repeats_nothing_under_another_name_or_ad
     assert {one.name.last - one.name.first for one in lake.written()} > {39}, "the batch has claimed its range"
 
 
+def test_an_agent_that_stops_does_not_wait_for_a_batch_beyond_its_deadline(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(worker_module, "LEAVE_SECONDS", 60.0)
+    uploaded, go_on = threading.Event(), threading.Event()
+
+    def stand_still(place: str) -> None:
+        if place == "files-uploaded" and not uploaded.is_set():
+            uploaded.set()
+            go_on.wait(100)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(failpoints, "hit", stand_still)
+        more(lake, 0, 100)
+        lake.start(sink=SOON)
+        assert uploaded.wait(60)
+        assert lake.stop(0.5).state == "stopped"
+        assert "did not end in time" not in caplog.text
+        go_on.set()
+    lake.run(sink=SOON)
+    lake.assert_each_once()
+
+
 @pytest.mark.parametrize("start", [{"start_at": "end"}, {"start_at": "2099-01-01T00:00:00Z"}])
 def test_a_lost_state_directory_makes_no_difference_with_another_start(lake: Lake, start: dict[str, str]) -> None:
     lake.follow(sink=SOON, source=start)
