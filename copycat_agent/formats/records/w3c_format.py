@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any, Literal, Unpack
 from urllib.parse import unquote
 
+from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Chunk, Unparsed
 from copycat_agent.formats.lines import LineFrames
 from copycat_agent.formats.model import FileFormat, FormatKind, Frame, FrameOptions, Gap, OptionProblem, RecordFile
@@ -45,6 +46,10 @@ class W3cOptions(TypedOptions):
     line: RowLineOptions = Field(RowLineOptions(), description="What a line is.")
 
 
+_MOST_CHANGES = 10_000
+"""Each is kept while its file is read."""
+
+
 @dataclass(slots=True)
 class _NamedColumns:
     """The columns found up to byte `scanned` of a file: where lines with other columns begin, and their names, in order."""
@@ -58,8 +63,10 @@ class _NamedColumns:
         return next((names for place, names in reversed(self.found) if place <= position), ())
 
     def add(self, position: int, names: tuple[str, ...]) -> None:
-        """Sets the names from this position on."""
+        """Sets the names from this position on. Raises DamageError when they change too often to be kept."""
         if position > self.scanned and names != self.at(position):
+            if len(self.found) == _MOST_CHANGES:
+                raise DamageError(f"#Fields names other columns for more than {_MOST_CHANGES} times, at byte {position}")
             self.found.append((position, names))
 
 

@@ -114,3 +114,9 @@ def test_a_dead_letter_is_read_alone_by_the_columns_of_its_file() -> None:
 def test_an_encoding_without_the_delimiter_is_named() -> None:
     kind: Any = FORMATS["w3c"]
     assert [found.place for found in kind.problems(kind.options(type="w3c", encoding="no-such"))] == [("encoding",)]
+
+
+def test_columns_that_change_all_the_time_are_damage_and_take_bounded_memory() -> None:
+    found = read_all(form("w3c"), b"#Fields: a\n1\n" + b"#Fields: b\n#Fields: a\n" * 6000)
+    assert found.fields == [{"a": "1"}]
+    assert "more than 10000 times" in str(found.damage)
