@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from copycat_agent.dlq import Replay
 from copycat_agent.errors import BusyError
-from copycat_agent.sources.kafka import kafka_source
+from copycat_agent.sources.kafka import deleted_topics, kafka_source
 from tests.kafka.conftest import Sent, Writer, delete_records, numbered, of, send, whole
 from tests.rig.kafka import consume, create_topic, delete_topic, unique_topic
 from tests.rig.waiting import wait_until
@@ -164,6 +164,23 @@ def test_a_topic_made_anew_ends_the_connector_with_words(shipping: Mirror) -> No
     create_topic(shipping.bootstrap, topic)
     wait_until(lambda: shipping.status.state == "failed", 60, lambda: f"{shipping.status}")
     assert "it was deleted and made again" in shipping.status.reason
+
+
+@with_each("exactly_once")
+def test_positions_of_deleted_topics_are_not_kept_for_ever(guarantee: str, shipping: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deleted_topics, "FORGET_SECONDS", 1.0)
+    other = create_topic(shipping.bootstrap, f"{shipping.make(1)}-other")
+    for number, topic in enumerate((shipping.origin, other)):
+        send(shipping.bootstrap, topic, numbered(number * 5, 5))
+    shipping.mirror(guarantee, source={"topics": [f"{shipping.origin}.*"]})
+    assert len(shipping.arrived(10)) == 10
+    wait_until(lambda: _positions(shipping) == [5, 5], 30)
+    delete_topic(shipping.bootstrap, other)
+    wait_until(lambda: f"{other}/0" not in {one.key for one in shipping.offsets}, 30, lambda: f"{shipping.offsets}")
+    create_topic(shipping.bootstrap, other)
+    send(shipping.bootstrap, other, numbered(10, 5))
+    assert len(shipping.arrived(15)) == 15
+    assert shipping.status.state == "running"
 
 
 def _troubles(shipping: Mirror) -> str:

@@ -16,12 +16,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from copycat_agent.errors import FatalError, RetriableError
+from copycat_agent.extending import Gone
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer import partition_reading
 from copycat_agent.producer.group_positions import GroupPositions
 from copycat_agent.producer.topic_ranges import KnownOffsets, TopicRanges
-from copycat_agent.sources.kafka import kafka_source
-from tests.kafka.conftest import Reading, Sent, Writer, delete_records, numbered, options, send
+from copycat_agent.sources.kafka import deleted_topics, kafka_source
+from tests.kafka.conftest import DISCOVER_SECONDS, Reading, Sent, Writer, delete_records, numbered, options, send
 from tests.rig.kafka import create_topic, delete_topic, unique_topic, wait_for_markers
 from tests.rig.threads import held
 from tests.rig.waiting import wait_until
@@ -167,6 +168,40 @@ def test_a_topic_of_a_pattern_that_is_deleted_once_it_was_read_is_not_missed(bro
     wait_until(lambda: _is_gone(broker, topic), 30)
     assert reading.look() == []
     assert reading.troubles == {}
+
+
+def test_topics_that_were_deleted_long_ago_are_forgotten_if_all_of_them_was_read(
+    broker: DevBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = unique_topic()
+    reading = Reading(options(broker.bootstrap, f"{name}.*", start_at="end"))
+    topics = [create_topic(broker.bootstrap, f"{name}-{number}") for number in range(4)]
+    assert reading.look() == []
+    for one in topics:
+        send(broker.bootstrap, one, numbered(0, 5))
+    assert len(reading.read()) == 20
+    reading.look()
+    _, _, unread, kept = topics
+    send(broker.bootstrap, unread, numbered(5, 1))
+    assert len(reading.look()) == 1
+    for one in (*topics[:2], unread):
+        delete_topic(broker.bootstrap, one)
+    wait_until(lambda: [one for one in topics if not _is_gone(broker, one)] == [kept], 30)
+
+    def gone() -> list[str]:
+        time.sleep(DISCOVER_SECONDS)
+        return [one.key for one in reading.source.look(reading.positions, to_the_end=False) if isinstance(one, Gone)]
+
+    assert [gone(), gone()] == [[], []], "a day is not over"
+    monkeypatch.setattr(deleted_topics, "FORGET_SECONDS", 0.0)
+    assert sorted(gone()) == [f"{one}/0" for one in topics[:2]]
+    for one in topics[:2]:
+        del reading.positions[f"{one}/0"]
+    assert [one for one in topics if one in str(vars(reading.source))] == topics[2:], "nothing of them takes memory"
+    assert gone() == []
+    create_topic(broker.bootstrap, topics[0])
+    send(broker.bootstrap, topics[0], numbered(0, 3))
+    assert len(reading.read()) == 3
 
 
 @pytest.mark.parametrize("pattern", ["", ".*"])

@@ -21,6 +21,7 @@ from copycat_agent.extending import (
     FatalError,
     Finding,
     Found,
+    Gone,
     GroupPositions,
     KnownOffsets,
     KnownTopics,
@@ -32,15 +33,15 @@ from copycat_agent.extending import (
     ReceivedRun,
     Removed,
     RetriableError,
-    RollOptions,
     Stretch,
     TopicPlace,
     TopicRanges,
     Troubled,
     cut,
 )
+from copycat_agent.sources.kafka.deleted_topics import DeletedTopics
 from copycat_agent.sources.kafka.kafka_options import KafkaSourceOptions
-from copycat_agent.sources.kafka.rolling import PartitionEnds, within
+from copycat_agent.sources.kafka.rolling import Rolling
 
 RECORD_BYTES = 200
 """Assumed size of a record, for the lag, until records of the partition have been read."""
@@ -48,8 +49,6 @@ RUN_BYTES = 2**20
 """Approximate size of the records that are handed on at once; a single record may be larger."""
 CUT_SECONDS = 10.0
 """Time that a partition may end before its position until this is an error."""
-RETENTION_SECONDS = 300.0
-"""Time between two looks for how long topics keep records; those of new topics are looked for at once."""
 COMMIT_SECONDS = 5.0
 """Least time between two commits of positions to the group."""
 ANSWER_SECONDS, CLOSE_SECONDS = 3.0, 1.0
@@ -71,10 +70,8 @@ class KafkaSource:
         self._discovered_at = -options.discover_interval
         self._targets: dict[tuple[str, int], int] | None = None
         """Where a run to the end ends in each partition; None in any other run."""
-        self._rolling: dict[str, PartitionEnds] = {}
-        self._rolls: dict[str, RollOptions] = {}
-        """When a file is due, by topic, as far as its retention is known."""
-        self._rolls_at = -RETENTION_SECONDS
+        self._rolling = None if options.roll is None else Rolling(options.roll)
+        self._deleted = DeletedTopics()
         self._record_bytes: dict[str, float] = {}
         """Average size of a record, by the key of partitions that were read in this process."""
         self._ends: dict[str, int] = {}
@@ -86,7 +83,8 @@ class KafkaSource:
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
         self._group.commit_if_due()
         positions = {key: _checked(key, position) for key, position in saved.items()}
-        self._discover({key.rpartition("/")[0] for key, position in positions.items() if position["offset"] < self._ends.get(key, 0)})
+        self._discover(positions)
+        yield from self._forgotten(positions)
         yield from self._troubles()
         places = [(name, number) for name, topic in self._topics.found.items() for number in topic.partitions]
         starts, ends = self._starts(places, saved), self._ranges.ends(places)
@@ -107,8 +105,8 @@ class KafkaSource:
         ids = self._ids({place[0] for place, end in ends.items() if end > positions.get(_key(place), {"offset": end})["offset"]})
         for place, end in ends.items():
             key, topic = _key(place), place[0]
-            if self._options.roll is not None:  # of new ones, too: records after this look are not older
-                self._rolling.setdefault(key, PartitionEnds()).saw(end)
+            if self._rolling is not None:  # of new ones, too: records after this look are not older
+                self._rolling.saw(key, end)
             if key not in positions or topic not in ids:
                 continue
             offset, topic_id = positions[key]["offset"], positions[key].get("topic_id", "")
@@ -138,26 +136,32 @@ class KafkaSource:
         if self._group.trouble and self._targets is None:
             yield Troubled(f"group {self._options.group_name}", self._group.trouble)
 
-    def _discover(self, earlier: Collection[str]) -> None:
-        """Lists topics and partitions again once `discover_interval` is over. Raises the first error when every topic is refused.
-
-        `earlier` are the topics of which something was unread at the last look.
-        """
+    def _discover(self, positions: Mapping[str, dict[str, Any]]) -> None:
+        """Lists topics and partitions again once `discover_interval` is over. Raises the first error when every topic is refused."""
         if time.monotonic() < self._discovered_at + self._options.discover_interval:
             return
-        topics = self._ranges.topics(self._options.topics, self._options.exclude, earlier)
+        unread = {_topic(key) for key, position in positions.items() if position["offset"] < self._ends.get(key, 0)}
+        topics = self._ranges.topics(self._options.topics, self._options.exclude, unread)
         if topics.refused and not topics.found:
             raise next(iter(topics.refused.values()))
         self._topics, self._discovered_at = topics, time.monotonic()
-        if self._options.roll is not None:
-            self._learn_retention(self._options.roll)
+        if self._rolling is not None:
+            self._rolling.learn(topics.found, self._ranges.retention)
+        left = (
+            {_topic(key) for key in positions} - topics.found.keys() - unread - {_topic(key) for key in positions if key not in self._ends}
+        )
+        self._deleted.saw(self._ranges.topics(sorted(left)).missing if left else ())
 
-    def _learn_retention(self, roll: RollOptions) -> None:
-        is_old = time.monotonic() >= self._rolls_at + RETENTION_SECONDS
-        if asked := [name for name in self._topics.found if is_old or name not in self._rolls]:
-            self._rolls |= {name: within(roll, kept) for name, kept in self._ranges.retention(asked).items()}
-        if is_old:
-            self._rolls_at = time.monotonic()
+    def _forgotten(self, positions: Mapping[str, dict[str, Any]]) -> Iterator[Gone]:
+        """Yields the partitions of topics that were deleted long ago. Another topic of that name is a new one, also for `start_at`."""
+        old = self._deleted.old()
+        for key in [key for key in positions if _topic(key) in old]:
+            self._first = (self._first or frozenset()) - {tuple(_place(key))}
+            if self._rolling is not None:
+                self._rolling.forget(key, _topic(key))
+            for known in (self._ends, self._record_bytes, self._behind_since):
+                known.pop(key, None)
+            yield Gone(key)
 
     def _hear(self, errors: Mapping[tuple[str, int], CopycatError], *, is_all: bool, to_the_end: bool) -> None:
         """Raises the first error if no partition answered or the run is to the end; otherwise the other partitions go on.
@@ -176,7 +180,7 @@ class KafkaSource:
         With `start_at: end`, partitions created later begin at their beginning: records precede discovery.
         """
         if self._first is None:
-            met = {key.rpartition("/")[0] for key in saved}  # of another source, where the definition has changed, it may have no number
+            met = {_topic(key) for key in saved}  # of another source, where the definition has changed, it may have no number
             self._first = frozenset(place for place in places if place[0] not in met)
         unread, start_ms = [place for place in places if _key(place) not in saved], self._options.start_ms
         if start_ms is not None:
@@ -209,7 +213,7 @@ class KafkaSource:
     def plan(self, found: Found, position: Position) -> Stretch | None:
         if found.end is None:
             return None
-        topic, offset = _place(found.key).topic, position["offset"]
+        topic, offset = _topic(found.key), position["offset"]
         end = found.end if found.end > offset and self._is_due(found, position) else offset
         if end == offset and not self._is_to_begin(position):
             return None
@@ -219,10 +223,9 @@ class KafkaSource:
 
     def _is_due(self, found: Found, position: Position) -> bool:
         """Returns whether the unread records of a partition are read now, rather than with more of them."""
-        rolling, roll = self._rolling.get(found.key), self._rolls.get(_place(found.key).topic, self._options.roll)
-        if rolling is None or roll is None or found.end is None or self._targets is not None:
+        if self._rolling is None or found.end is None or self._targets is not None:
             return True
-        return rolling.is_due(roll, position["offset"], found.end, _record_bytes(position))
+        return self._rolling.is_due(found.key, _topic(found.key), position["offset"], found.end, _record_bytes(position))
 
     def _is_to_begin(self, position: Position) -> bool:
         """Returns whether a files sink has to learn at once where the partition begins: without this position that would be elsewhere."""
@@ -366,6 +369,10 @@ def _checked(key: str, position: Position) -> dict[str, Any]:
 def _key(place: tuple[str, int]) -> str:
     topic, number = place
     return f"{topic}/{number}"
+
+
+def _topic(key: str) -> str:
+    return key.rpartition("/")[0]
 
 
 def _place(key: str) -> TopicPlace:
