@@ -274,8 +274,9 @@ class Backfill:
         self.worker.stop()
         problem = str(self.failure) if self.failure else ""
         part = RunPart(self.status, self._began, time.time(), interrupted, problem)
-        summary = summarise(self.definition, self.store, part, before=self._before, untouched=True)
-        if summary["state"] == "finished" and self.job.make_source is None:
+        is_given = self.job.make_source is not None
+        summary = summarise(self.definition, self.store, part, before=self._before, untouched=True, given=is_given)
+        if summary["state"] == "finished" and not is_given:
             self.store.begin_accounts(self.definition.name)
         elif summary["state"] == "finished":
             clear_lanes(self.definition, self.store)

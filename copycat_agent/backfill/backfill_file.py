@@ -45,7 +45,7 @@ class BackfillFile:
         self.backoff = READY
         self.read_at = 0.0
         self.fd = -1
-        self._identity = Identity(0, 0, 0)
+        self.identity = Identity(0, 0, 0)
         self._mtime_ns = 0
         self.end = 0
         codec = ""
@@ -65,18 +65,18 @@ class BackfillFile:
         if not stat.S_ISREG(info.st_mode):
             self.why = "it is a directory" if stat.S_ISDIR(info.st_mode) else "it is not a regular file"
             return
-        self._identity = identify(self.fd, info)
+        self.identity = identify(self.fd, info)
         self.end, self._mtime_ns = info.st_size, info.st_mtime_ns
 
     @property
     def key(self) -> str:
         """Returns the key of its partition: the file's identity, or its name if it cannot be opened."""
-        return f"path:{fingerprint.digest(os.fsencode(self.path))}" if self.why else self._identity.key(0)
+        return f"path:{fingerprint.digest(os.fsencode(self.path))}" if self.why else self.identity.key(0)
 
     @property
     def age(self) -> tuple[int, int]:
         """Returns the sort key for the files of one log."""
-        return self._mtime_ns, self._identity.birth_ns
+        return self._mtime_ns, self.identity.birth_ns
 
     @property
     def is_over(self) -> bool:
@@ -105,7 +105,7 @@ class BackfillFile:
             saved_as, _ = Identity.parse(key)
             with os.scandir(directory) as entries:
                 names = [one.path for one in entries if one.inode() == saved_as.inode and one.is_file(follow_symlinks=False)]
-            is_named = not (saved_as.birth_ns or self._identity.birth_ns) and self.path in names
+            is_named = not (saved_as.birth_ns or self.identity.birth_ns) and self.path in names
             found = self.path if is_named else next((name for name in names if is_at(name, saved_as)), None)
             if found is None:
                 return False
@@ -124,7 +124,7 @@ class BackfillFile:
         """
         self.fd = os.open(self.path, _FLAGS)
         try:
-            looked = ReadableFile(self.path, self._identity, self.end, self._mtime_ns, self.offset.compression, self._read)
+            looked = ReadableFile(self.path, self.identity, self.end, self._mtime_ns, self.offset.compression, self._read)
             if whole:
                 found = delivered.whole(looked)
                 self.offset = replace(self.offset, done=True) if found else self.offset
@@ -162,7 +162,7 @@ class BackfillFile:
         grown = is_plain and self._size_now() > self.end
         origins = () if offset.position else tuple(former.offset for former in self.formers)
         return Split(
-            self.partition, self.path, opened, offset, self.end if is_plain else ENDLESS, final=not grown, inode=self._identity.inode,
+            self.partition, self.path, opened, offset, self.end if is_plain else ENDLESS, final=not grown, inode=self.identity.inode,
             mtime_ms=self._mtime_ns // 1_000_000, flush=not grown, origins=origins,
         )  # fmt: skip
 

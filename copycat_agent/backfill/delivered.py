@@ -24,7 +24,7 @@ from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.log_file.rotation import rotation_family
 
 _TELLING_BYTES = 96
-"""A head that compresses to less is repetitive: many files may begin with it."""
+"""A head that compresses to less is short or repetitive: many files may begin with it."""
 _HASH_BLOCK_BYTES = 2**20
 _MOST_ALIKE = 64
 """Most files of one name and one beginning that a file is compared with: with thousands of them it would take too long."""
@@ -66,7 +66,7 @@ class EarlierDeliveries:
         self._listings: dict[str, dict[int, str]] = {}
         for partition, offset, who in rows:
             proof = offset.fingerprint
-            former = EarlierDelivery(offset, _identity(partition.key), who)
+            former = EarlierDelivery(offset, identity_of(partition.key), who)
             if proof.head_bytes > fingerprint.HEAD_BYTES:
                 if offset.done and not offset.trouble and proof.head_bytes == offset.size:
                     self._whole.setdefault(offset.size, {}).setdefault(proof.head, []).append(former)
@@ -125,7 +125,8 @@ class EarlierDeliveries:
         if not (is_near or proof.head_bytes == fingerprint.HEAD_BYTES):
             return False
         is_all = offset.position <= proof.head_bytes + proof.tail_bytes
-        if not is_all and len(zlib.compress(head)) < _TELLING_BYTES:
+        proven = head[: proof.head_bytes]
+        if len(zlib.compress(proven)) < _TELLING_BYTES and not (is_all and _says_when(proven)):
             return False
         with self._standing(former) as read:
             if read is None:
@@ -186,7 +187,8 @@ def _same(one: Reader, other: Reader, size: int) -> bool:
     return all(one(start, length) == other(start, length) for start in starts if (length := min(_HASH_BLOCK_BYTES, size - start)))
 
 
-def _identity(key: str) -> Identity | None:
+def identity_of(key: str) -> Identity | None:
+    """Returns the identity in a partition's key, None for a key of another kind."""
     try:
         return Identity.parse(key)[0]
     except ValueError:

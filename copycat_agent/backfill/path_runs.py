@@ -25,10 +25,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from copycat_agent import logs
+from copycat_agent.backfill.delivered import identity_of
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.model import SourceOffset, SourcePartition, offsets_in
 from copycat_agent.offsets.document import saved_rows, to_documents
 from copycat_agent.offsets.store_reader import saved_offsets
+from copycat_agent.sources.files.identity import Identity, identify_by_name
 from copycat_agent.sources.files.paths.matching import excluded_by
 from copycat_agent.sources.files.reading.address import is_remote, parse_address
 
@@ -221,6 +223,23 @@ def is_worked_on(run: PathRun) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def shared_file(run: PathRun, files: Iterable[str]) -> str | None:
+    """Returns the first of `files` that the run has not finished, under that name or another one; None without one."""
+    rows = rows_of(run)
+    names = set(run.files).difference(offset.path for offset in rows.values() if offset.done)
+    unfinished = {found.lasting for one, offset in rows.items() if not offset.done and (found := identity_of(one.key))}
+    return next((file for file in files if file in names or _lasting(file) in unfinished), None)
+
+
+def _lasting(path: str) -> Identity | None:
+    """Returns the lasting identity of the file with this name, None if it cannot be known."""
+    try:
+        found = identify_by_name(path, os.stat(path), follow_symlinks=True)  # noqa: PTH116 - names are text with escapes
+    except OSError:
+        return None
+    return found.lasting if found else None
 
 
 def finish(run: PathRun, summary: Mapping[str, Any], rows: Mapping[SourcePartition, SourceOffset]) -> None:

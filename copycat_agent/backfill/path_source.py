@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from copycat_agent.backfill.backfill_file import BackfillFile
-from copycat_agent.backfill.delivered import EarlierDeliveries
+from copycat_agent.backfill.delivered import EarlierDeliveries, identity_of
 from copycat_agent.errors import BlockedError, CopycatError, FileError
 from copycat_agent.logs import Log
 from copycat_agent.model import Account, SourceOffset, SourcePartition, SplitResult
@@ -83,42 +83,51 @@ class _PathSource:
         changes = Changes()
         if not self._is_met:
             self._is_met = True
-            for path in self._paths:
-                self._meet(path, changes)
+            self._meet_all(changes)
             self._line_up()
             self._unsaved.add(changes)
         return changes
 
-    def _meet(self, path: str, changes: Changes) -> None:
-        file = BackfillFile(path, self._options)
-        file.partition, offset = self._known(file)
+    def _meet_all(self, changes: Changes) -> None:
+        """Meets every file of an earlier part of this run, whatever names they have now, and the PATHs that had no file then.
+
+        Files go before names: after a rotation a PATH may be the name of another file of the run, or of a newer one, which is not read.
+        """
+        saved = dict(self._offsets)
+        known = {identity.lasting: partition for partition in saved if (identity := identity_of(partition.key))}
+        names = {offset.path for offset in saved.values()}
+        for path in self._paths:
+            file = BackfillFile(path, self._options)
+            partition = None if file.why else known.get(file.identity.lasting)
+            if partition is not None:
+                self._meet(file, partition, saved.pop(partition, None), changes)
+            elif path not in names:
+                self._meet(file, SourcePartition(self._connector, file.key), None, changes)
+        for partition, offset in saved.items():
+            file = BackfillFile(offset.path, self._options)
+            if not (offset.done or file.find_again(partition.key)):
+                file.why = "the file that was being read here is gone or was replaced; give it as a PATH of another run"
+            self._meet(file, partition, offset, changes)
+
+    def _meet(self, file: BackfillFile, partition: SourcePartition, offset: SourceOffset | None, changes: Changes) -> None:
+        """Meets a file. `offset` is that of an earlier part of this run, None without one."""
+        file.partition = partition
         if file.partition in self._files:
             return  # another name of the same file
         self._files[file.partition] = file
         if offset is not None:
             file.go_on(offset)
-            if not offset.done:
-                changes.accounts[file.partition] = Account(path=file.path, state="read")
+        if offset is not None and offset.done:
+            file.why = ""  # it may be gone by now
         elif file.why:
             self._leave_out(file, file.why, changes, file.offset.position)
+        elif offset is not None:
+            changes.accounts[file.partition] = Account(path=file.path, state="read")
         else:
             self._begin(file, changes)
             changes.offsets[file.partition] = file.offset
         if not file.is_over:
             self._waiting[file.partition] = file
-
-    def _known(self, file: BackfillFile) -> tuple[SourcePartition, Any]:
-        """Returns its partition, and its offset if an earlier part of this run met it, here or under another name in its directory."""
-        partition = SourcePartition(self._connector, file.key)
-        if not self._offsets or partition in self._offsets:
-            return partition, self._offsets.get(partition)
-        before = [(one, offset) for one, offset in self._offsets.items() if offset.path == file.path]
-        if not before:
-            return partition, None
-        partition, offset = before[0]
-        if not offset.done and not file.find_again(partition.key):
-            file.why = "the file that was being read here is gone or was replaced; give it as a PATH of another run"
-        return partition, None if file.why else offset
 
     def _begin(self, file: BackfillFile, changes: Changes) -> None:
         """Sets where to begin, by what Kafka has already."""

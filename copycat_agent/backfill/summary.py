@@ -45,11 +45,18 @@ class AccountAccess(Protocol):
 
 
 def summarise(
-    definition: Definition, books: AccountAccess, part: RunPart, *, before: Totals | None = None, untouched: bool = False
+    definition: Definition,
+    books: AccountAccess,
+    part: RunPart,
+    *,
+    before: Totals | None = None,
+    untouched: bool = False,
+    given: bool = False,
 ) -> Summary:
     """Returns the account of the connector's run, with its last part.
 
-    `before`: loss totals from before this run. `untouched`: includes files without anything new.
+    `before`: loss totals from before this run. `untouched`: includes files without anything new. `given`: the run was to read given files,
+    each to its end.
     """
     name = definition.name
     files = _files(books.accounts(name), offsets_in(books.offsets(name)), untouched=untouched)
@@ -57,7 +64,7 @@ def summarise(
     status = part.status
     problem = part.problem or ("" if part.interrupted else status.reason)  # one that was left out says why
     is_over = status.state is State.STOPPED and not (part.interrupted or problem or status.unsaved)
-    if not is_over:
+    if given or not is_over:
         for file in files:
             file["state"] = "unfinished" if file["state"] == "done" and not file.pop("is_done") else file["state"]
     for file in files:
@@ -93,6 +100,7 @@ def _is_complete(definition: Definition, totals: Summary, losses: Iterable[Mappi
     return (
         records["read"] == records["acknowledged"] + records["dead_lettered"] + records["dropped"]
         and not totals["files"]["failed"]
+        and not totals["files"]["unfinished"]
         and not status.troubled_files
         and not any(loss["reason"] not in allowed for loss in losses)
     )

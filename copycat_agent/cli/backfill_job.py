@@ -18,7 +18,7 @@ from copycat_agent.backfill import path_source
 from copycat_agent.backfill.backfill import BackfillJob
 from copycat_agent.backfill.delivered import EarlierDeliveries
 from copycat_agent.backfill.dry_run import plan_of
-from copycat_agent.backfill.path_runs import PathRun, PathRuns, PathSelection, choose, give_up, is_worked_on, rows_of
+from copycat_agent.backfill.path_runs import PathRun, PathRuns, PathSelection, choose, give_up, is_worked_on, rows_of, shared_file
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import leave
 from copycat_agent.display import age, size, visible
@@ -154,6 +154,7 @@ def _run(definition: Definition, runs: PathRuns, asked: BackfillRequest) -> Path
         _check_same_window(before, asked)
         if before.shape not in ("", shape):
             usage("the definition has another source.format than when this run began: put it back, or begin anew with --again")
+        _refuse_shared(definition, runs, before.files, again=before.again)
         return before
     if before is not None and not asked.again:
         usage(
@@ -162,6 +163,7 @@ def _run(definition: Definition, runs: PathRuns, asked: BackfillRequest) -> Path
             "       or begin anew and send everything again: --again"
         )
     chosen = files_of(definition, asked.paths)
+    _refuse_shared(definition, runs, chosen.files, again=asked.again)
     if before is not None:
         give_up(before)
     window = asked.window or WindowOptions(since_ms=None, until_ms=None, time_field=None)
@@ -179,6 +181,16 @@ def _run(definition: Definition, runs: PathRuns, asked: BackfillRequest) -> Path
             shape=shape,
         )
     )
+
+
+def _refuse_shared(definition: Definition, runs: PathRuns, files: Sequence[str], *, again: bool) -> None:
+    """Raises FatalError if another process backfills one of these files now: both would send the rest of it. `again` asks for that."""
+    names = (definition.name, *definition.renamed_from)
+    others = () if again else (run for run in runs.all() if run.state == "begun" and run.connector in names and is_worked_on(run))
+    for run in others:
+        if (file := shared_file(run, files)) is not None:
+            words = f"{visible(file)} is being read by the backfill that began {_when(run)} ({_progress(run)})"
+            raise FatalError(words, "wait for its end, or leave out its files")
 
 
 def _shape(definition: Definition) -> str:

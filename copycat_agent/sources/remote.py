@@ -33,7 +33,10 @@ ASKED_AT_ONCE = 16
 """Most files whose first bytes are fetched in parallel, to see how they are packed."""
 HOPELESS_ERRORS = 5
 """A file is given up after this many failed reads in a row; the run ends without it, and says so."""
+MOST_VERSIONS = 4
+"""Most versions of one file that a run begins to read: the beginning of one that grows all the time would be sent again and again."""
 _RETRY_SECONDS = (1.0, 30.0)
+_GONE = "it is gone, was replaced or is excluded since an earlier part of this run read from it"
 
 
 def key_of(file: RemoteFile) -> str:
@@ -122,6 +125,13 @@ class RemoteFilesSource:
         self._given_up: list[_RemoteProgress] = []
         for file in sorted(files, key=self._order):
             self._meet(file)
+        self._gone = {one: self._gone_account(offset) for one, offset in offsets.items() if not offset.done and one not in self._files}
+        self._untold = dict(self._gone)
+
+    def _gone_account(self, offset: SourceOffset) -> Account:
+        """Returns the account of a file that an earlier part of this run did not finish and the listing does not have any more."""
+        self._log.error("the rest of a file is left out of this run", path=offset.path, offset=offset.position, why=_GONE)
+        return Account(path=offset.path, state="failed", why=_GONE)
 
     def _order(self, file: RemoteFile) -> tuple[Any, str]:
         shown = file.address.shown
@@ -136,9 +146,10 @@ class RemoteFilesSource:
         self._files[partition] = _RemoteProgress(file, partition, offset)
 
     def scan(self) -> Changes:
-        """Returns the first offsets of new files, and accounts for files that were given up. Nothing is listed again."""
+        """Returns the first offsets of new files, and accounts for files that were given up or are gone. Nothing is listed again."""
         self.needs_scan = False
-        changes, self._new = Changes(offsets=self._new), {}
+        changes = Changes(offsets=self._new, accounts=self._untold)
+        self._new, self._untold = {}, {}
         given_up, self._given_up = self._given_up, []
         for one in given_up:
             changes.offsets.setdefault(one.partition, one.offset)
@@ -230,6 +241,10 @@ class RemoteFilesSource:
         """Reads the file that has replaced it from its beginning."""
         shown = one.file.address.shown
         one.why = one.offset.trouble
+        if sum(other.file.address == one.file.address for other in self._files.values()) >= MOST_VERSIONS:
+            hint = "name it in another run once nothing writes to it"
+            self._log.error("file is replaced again and again while it is read, it is given up in this run", path=shown, hint=hint)
+            return
         try:
             now = look(one.file.address)
         except OSError as error:
@@ -267,7 +282,7 @@ class RemoteFilesSource:
     def lag(self) -> Lag:
         unread = [one for one in self._files.values() if not one.offset.done]
         troubled = sum(not one.is_wanted for one in unread) + sum(bool(one.offset.trouble) for one in self._files.values())
-        return Lag(sum(one.unread for one in unread), len(unread), len(self._files), troubled_files=troubled)
+        return Lag(sum(one.unread for one in unread), len(unread), len(self._files), troubled_files=troubled + len(self._gone))
 
     def leave(self) -> Changes:
         """Returns what is not saved yet, also what no scan has returned so far."""

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,10 @@ from copycat_agent.cli.backfill import _with_ways_out
 from copycat_agent.cli.backfill_job import BackfillRequest, delivered_before, moment, rate_of, resolve_run, window_of
 from copycat_agent.definitions import load_file
 from copycat_agent.errors import FatalError
+from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import AgentOptions, Definition, KafkaOptions
+from copycat_agent.sources.files.identity import identify
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from tests.cli.conftest import COMMAND
 from tests.rig.kafka import consume
@@ -124,6 +127,32 @@ def test_a_run_that_is_worked_on_is_left_alone(definition: Definition, settings:
             with pytest.raises(FatalError, match="already runs"):
                 resolve_run(definition, settings, asked(log, **how))
     assert resolve_run(definition, settings, asked(log, resume=True))[1] == run
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_file_that_another_backfill_reads_now_is_refused_until_it_is_done(
+    definition: Definition, settings: AgentSettings, tmp_path: Path, saved: bool
+) -> None:
+    """Both would send the rest of it. A saved offset also tells it under another name."""
+    log, other = tmp_path / "app-logs/a.log", tmp_path / "app-logs/b.log"
+    log.write_text("x\ny\n")
+    other.write_text("x\n")
+    _, run = resolve_run(definition, settings, asked(log))
+    assert run is not None
+    info = log.stat()
+    with log.open("rb") as file:
+        partition = SourcePartition("app", identify(file.fileno(), info).key(0))
+    half = SourceOffset(2, path=str(log), size=4)
+    with OffsetStore.open(run.directory) as store:
+        if saved:
+            store.commit({partition: half})
+            log = log.rename(tmp_path / "app-logs/c.log")
+        with pytest.raises(FatalError, match=r"\.log is being read by the backfill that began"):
+            resolve_run(definition, settings, asked(other, log))
+        resolve_run(definition, settings, asked(other))
+        resolve_run(definition, settings, asked(other, log, again=True))
+        store.commit({partition: replace(half, position=4, done=True)})
+        resolve_run(definition, settings, asked(tmp_path / "app-logs"))
 
 
 def test_a_run_is_not_resumed_by_a_definition_whose_offsets_count_something_else(

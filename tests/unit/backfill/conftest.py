@@ -21,7 +21,8 @@ from copycat_agent.model import TaskId
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import AgentOptions, KafkaOptions
 from copycat_agent.producer import Message, Place, ProducerPool, TaskProducer
-from copycat_agent.sources import SOURCES
+from copycat_agent.sources import SOURCES, remote
+from copycat_agent.sources.files.reading.address import is_remote
 from tests.rig.waiting import wait_until
 from tests.unit.sources.saved import remount
 
@@ -115,7 +116,7 @@ class _NoHost:
 
 
 class Rig:
-    """`run(paths)` is a backfill to its end. Each has a store of its own unless `home` says otherwise."""
+    """`run(paths)` is a backfill to its end. Each has a store of its own unless `home` says otherwise. An address is a path of its own."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -130,7 +131,7 @@ class Rig:
         return path
 
     def job(
-        self, paths: Iterable[Path], home: Path | None, *, again: bool, window: WindowOptions | None, rate: int, **sections: Any
+        self, paths: Iterable[Path | str], home: Path | None, *, again: bool, window: WindowOptions | None, rate: int, **sections: Any
     ) -> BackfillJob:
         document = {"name": "app", "source": {"type": "log_file", "include": ["/nowhere/*"]}, "record": {"topic": "t"}, **sections}
         file = self.root / "app.yaml"
@@ -143,7 +144,9 @@ class Rig:
         delivered = None if again else EarlierDeliveries(self._rows(home))
         if home not in self._homes:
             self._homes.append(home)
-        return BackfillJob(loaded.definition, home, path_source.maker(kind, [str(path) for path in paths], delivered), window, rate)
+        names = [str(path) for path in paths]
+        make = remote.maker(kind, names) if is_remote(names[0]) else path_source.maker(kind, names, delivered)
+        return BackfillJob(loaded.definition, home, make, window, rate)
 
     def _rows(self, current: Path) -> Iterable[Any]:
         for home in self._homes:
@@ -152,16 +155,22 @@ class Rig:
                     yield from ((one, offset, home.name) for one, offset in store.read("app").items())
 
     def start(
-        self, paths: Iterable[Path], home: Path | None = None, *, again: bool = False, window: WindowOptions | None = None, rate: int = 0,
-        **sections: Any,
+        self, paths: Iterable[Path | str], home: Path | None = None, *, again: bool = False, window: WindowOptions | None = None,
+        rate: int = 0, **sections: Any,
     ) -> Backfill:  # fmt: skip
         job = self.job(paths, home, again=again, window=window, rate=rate, **sections)
         return self._backfill(job, AgentOptions())
 
-    def run(self, paths: Iterable[Path], home: Path | None = None, **how: Any) -> Summary:
+    def run(self, paths: Iterable[Path | str], home: Path | None = None, **how: Any) -> Summary:
         with self.start(paths, home, **how) as work:
             wait_until(lambda: work.wait(0.01), 60, lambda: str(work.status))
             return work.stop(interrupted=False)
+
+    def interrupt(self, paths: Iterable[Path | str], home: Path) -> Summary:
+        """Returns the account of the first part of a run, which has read something and not all."""
+        with self.start(paths, home, rate=10_000, delivery={"max_batch_bytes": "64KiB"}) as work:
+            wait_until(lambda: work.status.counts.read > 0, 60)
+            return work.stop(interrupted=True)
 
     def follow(self, name: str, **sections: Any) -> Summary:
         """Runs the definition `NAME.yaml` without PATHs, over what is in `logs`, with the offsets in the directory `state`."""
@@ -182,8 +191,9 @@ class Rig:
         """Every file's device has another number from now on than what is saved says."""
         for home in self._homes:
             with OffsetStore.open_existing(home) as store:
-                before = store.read("app")
-                store.commit(remount(before), before)
+                before, accounts = store.read("app"), store.accounts("app")
+                store.begin_accounts("app")
+                store.commit(remount(before), before, accounts=remount(accounts))
 
     def lines(self) -> list[str]:
         return [value.decode() for value in self.topic.records]

@@ -72,6 +72,27 @@ def test_text_that_repeats_itself_proves_nothing_also_when_the_first_is_gone(rig
     assert "two" in rig.lines()
 
 
+@pytest.mark.parametrize("packs", [False, True])
+@pytest.mark.parametrize("count", [1, 100])
+def test_neither_does_a_short_text_that_many_logs_begin_with(rig: Rig, packs: bool, count: int) -> None:
+    first = rig.write("job.log.1", *TICKS[:count])
+    rig.run([first])
+    first.unlink()
+    other = rig.write("job.log.2", *TICKS[:count], *BANNER)
+    rig.run([packed(other) if packs else other])
+    assert rig.lines() == [*TICKS[:count], *TICKS[:count], *BANNER]
+
+
+def test_a_short_text_that_says_when_it_was_written_is_known_when_the_first_is_gone(rig: Rig) -> None:
+    first = rig.write("job.log", "2026-11-21T05:00:00Z started")
+    rig.run([first])
+    copy = rig.logs / "job.log.1"
+    copy.write_bytes(first.read_bytes() + b"2026-11-21T05:00:09Z ended\n")
+    first.unlink()
+    rig.run([copy])
+    assert rig.lines() == ["2026-11-21T05:00:00Z started", "2026-11-21T05:00:09Z ended"]
+
+
 SPOOL: dict[str, Any] = {"source": {"type": "spool_dir", "dir": "/nowhere", "format": "csv"}}
 
 

@@ -14,6 +14,7 @@ import pytest
 from copycat_agent import logs
 from copycat_agent.backfill.dry_run import plan_of
 from copycat_agent.backfill.path_runs import choose
+from copycat_agent.backfill.summary import RunPart, summarise
 from copycat_agent.model import Account, Counts, OffsetRange, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import DeliveryOptions
@@ -190,6 +191,36 @@ def test_a_file_that_was_renamed_between_two_parts_of_a_run_is_found(rig: Rig) -
     assert rig.lines() == numbered(6000)
 
 
+@pytest.mark.parametrize("packs", [False, True])
+def test_the_unfinished_file_of_a_run_is_found_after_a_rotation_or_failed(rig: Rig, packs: bool) -> None:
+    """The PATH that it had is now the name of the other file of the run."""
+    newer, older, home = rig.write("app.log", *numbered(300, "newer")), rig.write("app.log.1", *numbered(6000, "older")), rig.root / "own"
+    os.utime(older, (1, 1))
+    rig.interrupt([newer, older], home)
+    oldest = older.rename(rig.logs / "app.log.2")
+    newer.rename(older)
+    rig.write("app.log", "a new file, which was not there when the run began")
+    if packs:
+        oldest.with_name("app.log.2.gz").write_bytes(gzip.compress(oldest.read_bytes()))
+        oldest.unlink()
+    summary = rig.run([newer, older], home)
+    if packs:
+        assert (summary["complete"], by_name(summary)["app.log.1"]["state"]) == (False, "failed")
+        assert "is gone" in by_name(summary)["app.log.1"]["why"]
+    else:
+        assert (summary["totals"]["records"]["read"], summary["complete"]) == (6300, True)
+        assert rig.lines() == [*numbered(6000, "older"), *numbered(300, "newer")]
+
+
+def test_a_file_that_was_read_to_its_end_may_be_deleted_before_the_run_goes_on(rig: Rig) -> None:
+    first, second, home = rig.write("app.log.1", *numbered(3)), rig.write("app.log", *numbered(6000)), rig.root / "own"
+    os.utime(first, (1, 1))
+    rig.interrupt([first, second], home)
+    first.unlink()
+    summary = rig.run([first, second], home)
+    assert (summary["totals"]["records"]["read"], summary["complete"]) == (6003, True)
+
+
 @pytest.mark.parametrize("has_births", [True, False])
 def test_a_run_goes_on_after_its_files_device_number_has_changed(rig: Rig, monkeypatch: pytest.MonkeyPatch, has_births: bool) -> None:
     if not has_births:
@@ -265,6 +296,19 @@ def test_a_file_that_was_left_out_and_can_be_read_now_is_failed_no_more(rig: Rig
         store.commit({partition: SourceOffset(0, path=str(path), size=path.stat().st_size)}, accounts={partition: failed})
     summary = rig.run([path], home)
     assert [(file["state"], file["why"], file["read"]) for file in summary["files"]] == [("done", "", 3)]
+
+
+def test_a_given_file_that_was_not_read_to_its_end_makes_no_complete_account(rig: Rig) -> None:
+    """Whatever the reason is, in an account of a run that ended."""
+    home = rig.root / "own"
+    rig.interrupt([rig.write("app.log", *numbered(6000))], home)
+    with rig.start([rig.write("other.log", "x")]) as work:
+        wait_until(lambda: work.wait(0.01), 60)
+        work.stop(interrupted=False)
+        part = RunPart(work.status, 0.0, 1.0)
+    with OffsetStore.open_existing(home) as store:
+        summary = summarise(work.definition, store, part, untouched=True, given=True)
+    assert (summary["state"], summary["complete"], summary["totals"]["files"]["unfinished"]) == ("finished", False, 1)
 
 
 def test_accounts_of_a_file_add_up() -> None:

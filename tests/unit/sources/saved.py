@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 FOREIGN_DEVICE = 0x5000
 
 
-def remount(offsets: Mapping[SourcePartition, SourceOffset]) -> dict[SourcePartition, SourceOffset]:
+T = TypeVar("T")
+
+
+def remount(saved: Mapping[SourcePartition, T]) -> dict[SourcePartition, T]:
     """The same, saved before the files' device got the number that it has now."""
-    return {_elsewhere(partition): offset for partition, offset in offsets.items()}
+    return {_elsewhere(partition): offset for partition, offset in saved.items()}
 
 
 def _elsewhere(partition: SourcePartition) -> SourcePartition:
