@@ -16,6 +16,8 @@ from copycat_agent.sources.jdbc import snapshots
 from tests.jdbc.histories import Reader, Writer, play
 
 if TYPE_CHECKING:
+    import psycopg
+
     from tests.rig.postgres import Database, Postgres
 
 _WRITERS = 3
@@ -158,6 +160,72 @@ def test_another_tracked_column_begins_no_table_anew(database: Database, rng: ra
             after.drain(rng, monkeypatch)
             reader = after
     assert reader.delivered == [0, 1, 2, 3]
+
+
+TWO_TIMES = "CREATE TABLE item (id bigint PRIMARY KEY, v bigint, ts timestamptz, made timestamptz)"
+TWO_TIMES_ROWS = "INSERT INTO item SELECT n, n, to_timestamp(n), to_timestamp(-n) FROM generate_series(1, 100) n"
+MADE: dict[str, Any] = {"mode": "timestamp", "columns": {"timestamp": "made"}}
+
+
+def _begun(reading: psycopg.Connection[Any], options: dict[str, Any], rng: random.Random) -> Reader:
+    """A reader that has read a part of the first window."""
+    reader = Reader(reading, {**options, "batch_rows": 10}, "item")
+    while len(reader.delivered) < 30:
+        reader.look()
+        reader.read(rng)
+    assert len(reader.delivered) < 60
+    return reader
+
+
+def _go_on(reader: Reader, options: dict[str, Any], reading: psycopg.Connection[Any]) -> Reader:
+    """A reader of another definition, behind this one."""
+    after = Reader(reading, {**options, "batch_rows": 10}, "item")
+    after.saved, after.delivered = reader.saved, reader.delivered
+    return after
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("old", [TIMESTAMP, INCREMENTING], ids=["timestamp", "incrementing"])
+def test_another_order_in_the_middle_of_a_window_repeats_rows_and_loses_none(
+    database: Database, rng: random.Random, monkeypatch: pytest.MonkeyPatch, old: dict[str, Any], partitions: int
+) -> None:
+    """The first of one order are the last of the other."""
+    database.execute(f"{TWO_TIMES}; {TWO_TIMES_ROWS}")
+    with database.connect(autocommit=True) as reading:
+        reader = _begun(reading, {**old, "partitions": partitions}, rng)
+        begun = len(reader.delivered)
+        after = _go_on(reader, {**MADE, "partitions": partitions}, reading)
+        after.drain(rng, monkeypatch)
+    assert set(after.delivered) == set(range(1, 101))
+    assert len(after.delivered) <= 100 + begun
+
+
+def test_another_column_of_the_same_order_in_the_middle_of_a_window_repeats_nothing(
+    database: Database, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.execute(f"{TWO_TIMES}; {TWO_TIMES_ROWS}")
+    with database.connect(autocommit=True) as reading:
+        reader = _go_on(_begun(reading, INCREMENTING, rng), {**INCREMENTING, "columns": {"incrementing": "v"}}, reading)
+        reader.drain(rng, monkeypatch)
+    assert sorted(reader.delivered) == list(range(1, 101))
+
+
+@pytest.mark.parametrize(("old", "new", "repeats"), [(TIMESTAMP, TIMESTAMP, 0), (INCREMENTING, INCREMENTING, 0), (TIMESTAMP, MADE, 1)])
+def test_windows_of_earlier_versions_go_on_in_the_same_order_alone(
+    database: Database, rng: random.Random, monkeypatch: pytest.MonkeyPatch, old: dict[str, Any], new: dict[str, Any], repeats: int
+) -> None:
+    """They have the names of the key, and the column."""
+    database.execute(f"{TWO_TIMES}; {TWO_TIMES_ROWS}")
+    with database.connect(autocommit=True) as reading:
+        reader = _begun(reading, old, rng)
+        begun = len(reader.delivered)
+        position = reader.saved["public.item"]
+        del position["order"], position["window"]["tables"]
+        position["window"]["key"] = ["id"]
+        after = _go_on(reader, new, reading)
+        after.drain(rng, monkeypatch)
+    assert set(after.delivered) == set(range(1, 101))
+    assert len(after.delivered) == 100 + begun * repeats
 
 
 def test_rows_that_vacuum_full_moves_in_the_middle_of_a_window_are_not_passed_over(

@@ -186,5 +186,22 @@ def test_sessions_of_mysql_are_in_utc_unless_the_definition_says_otherwise() -> 
         assert properties["socketTimeout"] == "5"
 
 
+@pytest.mark.parametrize(
+    ("kind", "type_name", "has_zone"),
+    [
+        ("postgresql", "timestamptz", True),
+        ("postgresql", "timestamp", False),
+        ("h2", "TIMESTAMP WITH TIME ZONE", True),
+        ("oracle", "TIMESTAMP WITH LOCAL TIME ZONE", True),
+        ("sqlserver", "datetimeoffset", True),
+        ("mysql", "TIMESTAMP", True),
+        ("mysql", "DATETIME", False),
+        ("snowflake", "TIMESTAMPNTZ", False),
+    ],
+)
+def test_types_of_times_with_a_zone(kind: str, type_name: str, has_zone: bool) -> None:
+    assert Dialect(kind).has_zone(type_name) is has_zone
+
+
 def test_times_with_a_zone_are_utc_in_statements() -> None:
     assert Dialect("mysql").value(datetime(2026, 5, 1, tzinfo=UTC)) == "TIMESTAMP '2026-05-01 00:00:00.000000'"

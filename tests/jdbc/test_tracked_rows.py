@@ -349,6 +349,17 @@ def test_a_position_with_all_that_is_remembered_stays_small() -> None:
     assert len(table.sent) == RECENT_MOST
 
 
+@pytest.mark.parametrize("key", [("id",), ()])
+def test_a_row_that_changes_within_the_same_time_is_sent_again(key: tuple[str, ...]) -> None:
+    reader = TimedRows(H2, "at", key, LOOK_BACK)
+    start: dict[str, Any] = {"last": None, "since": None, "at": None, "after": None, "recent": [], "floor": None}
+    position = {**start, "zoned": False, "passes": 0}
+    for value, is_new in [("first", True), ("first", False), ("second", True), ("second", False)]:
+        pairs = list(reader.records([{"at": EPOCH, "id": 1, "value": value}], position))
+        assert [row["value"] for row, _ in pairs if isinstance(row, dict)] == [value] * is_new
+        position = reader.behind(position, pairs[-1][1] if pairs else None, 10, finished=True)
+
+
 def test_a_pass_is_not_over_because_its_last_rows_were_known() -> None:
     reader = TimedRows(H2, "at", ("id",), LOOK_BACK)
     start: dict[str, Any] = {"last": None, "since": None, "at": None, "after": None, "recent": [], "floor": None}

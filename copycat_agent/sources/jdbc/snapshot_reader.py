@@ -12,7 +12,7 @@ from copycat_agent.extending import BlockedError, Gone, Position, Record
 from copycat_agent.sources.jdbc.chosen_tables import is_standby, tracked_of
 from copycat_agent.sources.jdbc.database import TableError
 from copycat_agent.sources.jdbc.key_values import at_once
-from copycat_agent.sources.jdbc.snapshots import STALE, SnapshotSql, behind_window, window_of
+from copycat_agent.sources.jdbc.snapshots import STALE, SnapshotSql, added_to, behind_window, tables_of, window_of
 from copycat_agent.sources.jdbc.statements import HIDDEN
 from copycat_agent.sources.jdbc.table_reader import TableReader
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from copycat_agent.sources.jdbc.chosen_tables import TrackedTable
     from copycat_agent.sources.jdbc.database import Database
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
+    from copycat_agent.sources.jdbc.snapshots import SnapshotWindow
 
 FULL_SHARE = 20
 """Full looks at a table take at most 1/20 of the time: one that takes a second is repeated after twenty."""
@@ -38,6 +39,8 @@ class SnapshotReader(TableReader):
         super().__init__(options, database)
         self._changed = changed
         self._full_at: dict[str, float] = {}
+        self._failed: set[str] = set()
+        """Tables whose last full look failed."""
         self._shapes: dict[str, str] = {}
 
     def look(self, key: str, tracked: TrackedTable, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterator[Finding]:
@@ -61,8 +64,9 @@ class SnapshotReader(TableReader):
         if not full and known.get("floor") is None:
             return self.found(key, tracked, position)
         try:
-            window = window_of(self._database.rows(sql.look(position, full=full))[0], position["recent"])
+            window, full = self._window(key, sql, position, full=full)
         except TableError:  # for instance, it took too long
+            self._failed.add(key)
             self._full_at[key] = time.monotonic() + (time.monotonic() - now) * FULL_SHARE
             raise
         took = time.monotonic() - now
@@ -70,9 +74,11 @@ class SnapshotReader(TableReader):
             now_tracked = self._refreshed(key, tracked, window.shape)
             return self._look_behind(key, now_tracked, self._sql(now_tracked), position, to_the_end=to_the_end)
         if full:
+            self._failed.discard(key)
             self._full_at[key] = time.monotonic() + took * FULL_SHARE
         self._targets.setdefault(key, window.to["below"])
         is_old = window.to["below"] - position["recent"]["below"] > STALE
+        is_old |= full and window.tables != position.get("tables")
         is_stale = is_old or (full and not window.is_held_back and known.get("floor") != known.get("top"))
         found = self.found(key, tracked, position)
         if window.rows or is_stale:
@@ -82,6 +88,15 @@ class SnapshotReader(TableReader):
             trouble = f"transaction {window.to['below']} has been open for long: rows of later ones wait for its end"
             found = found._replace(trouble=trouble)
         return found
+
+    def _window(self, key: str, sql: SnapshotSql, position: Position, *, full: bool) -> tuple[SnapshotWindow, bool]:
+        """Returns the window after a position, and whether the look was full. Tables that the position does not know need a full one."""
+        window = window_of(self._database.rows(sql.look(position, full=full))[0], position["recent"])
+        added = added_to(position, window.tables)
+        if added and (full or key not in self._failed):
+            window = window_of(self._database.rows(sql.look(position, full=True, added=added))[0], position["recent"])
+            full, added = True, [one for one in added_to(position, window.tables) if one not in added]
+        return window._replace(tables=[one for one in window.tables if one not in added]), full
 
     def _refreshed(self, key: str, tracked: TrackedTable, shape: str) -> TrackedTable:
         """Returns the table with its present columns, after a look has seen a new `shape`: the list of tables may be out of date."""
@@ -121,7 +136,7 @@ class SnapshotReader(TableReader):
     @staticmethod
     def _loaded(load: Mapping[str, Any]) -> Position:
         window = load["window"]
-        return {"seen": window["to"], "recent": window["to"], "floor": None, "top": window["top"], "by": window["by"]}
+        return {"seen": window["to"], "recent": window["to"], "floor": None, "top": window["top"], "by": window["by"], **tables_of(window)}
 
     @staticmethod
     def _loads(key: str, load: Mapping[str, Any]) -> list[tuple[str, Position]]:
@@ -146,7 +161,7 @@ class SnapshotReader(TableReader):
 
     def query(self, tracked: TrackedTable, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
         sql, window, limit = self._sql(tracked), end["window"], self._options.batch_rows
-        return sql.rows(position, window, limit), {"limit": limit, "window": window, "keys": len(sql.key)}
+        return sql.rows(position, window, limit), {"limit": limit, "window": window, "keys": len(sql.key), "order": sql.order}
 
     def records(self, rows: Iterable[RecordBatch], start: Position, about: Mapping[str, Any]) -> Iterator[tuple[Record, Position]]:
         del start
@@ -154,5 +169,5 @@ class SnapshotReader(TableReader):
 
     def apply(self, start: Position, position: Position, about: Mapping[str, Any], *, finished: bool) -> Position:
         number, *after = position or (0,)
-        here = {**start, "window": about["window"]} | ({"after": after} if number else {})
+        here = {**start, "window": about["window"]} | ({"after": after, "order": about["order"]} if number else {})
         return behind_window(here) if finished and number < about["limit"] else here

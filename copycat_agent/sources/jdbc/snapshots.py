@@ -5,13 +5,16 @@ above it. The number is the oldest transaction that was still running; all below
 were visible, subtransactions too, of which no snapshot of PostgreSQL tells whether they run. A look counts the visible rows that are not in
 the set and fixes their transactions; this window is then read in order of its key, in as many batches as needed.
 
+Rows also become part of a table without being written, when a partition is attached or another table is renamed. So a position has the oids
+of the tables that were read, and a table that is not among them is read whole.
+
 `xmin` has 32 bits; the newest transaction number extends it to 64. A row that was written 2^32 transactions ago would then look new. So the
 largest value of the tracked column is recorded from time to time, and rows below the value of two billion transactions ago are never new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from copycat_agent.sources.jdbc.statements import HIDDEN, Dialect, selected
@@ -24,7 +27,8 @@ Set = dict[str, Any]
 Position = dict[str, Any]
 """`seen` is the set of transactions read; for rows whose column is above `floor`, which a quick look asks for, `recent` is. `top` is the
 largest value of the column so far. `by` is the column that `floor`, `top` and `marks` belong to, and its type. `window` is being read, up
-to the key `after`. `marks` are [transaction, largest value of the column at that time]. `range` is a part of the key."""
+to the key `after` in the `order`. `marks` are [transaction, largest value of the column at that time]. `range` is a part of the key.
+`tables` are the oids of the table and of those below it. Positions of earlier versions have neither `order` nor `tables`."""
 
 ALSO_MOST = 5000
 """Most transactions that a set names one by one. With more, rows of later transactions wait for the oldest that runs."""
@@ -45,13 +49,15 @@ _HIGH = f"{HIDDEN}high"
 class SnapshotWindow(NamedTuple):
     """The result of a look: the rows' transactions, the number of rows, and the column's largest value.
 
-    `shape` is a hash of the table's columns. `is_held_back`: rows wait for the oldest transaction that runs.
+    `shape` is a hash of the table's columns. `tables` are the oids of the table and of those below it. `is_held_back`: rows wait for the
+    oldest transaction that runs.
     """
 
     to: Set
     rows: int
     top: str | None
     shape: str
+    tables: list[int]
     is_held_back: bool
 
 
@@ -71,7 +77,7 @@ class SnapshotSql:
         self._column = self._own(column) if is_ordered and column is not None else None
         self._is_time = kind in _TIMES
         self.by = f"{column} {kind}" if is_ordered else ""
-        self.key_names = list(table.key)
+        self.order = [self.by if by_time else None, *table.key]
         # `tableoid` is part of the key, because a primary key need not be unique over tables that inherit. Rows without a key are ordered
         # by their place; VACUUM FULL moves rows and changes the filenode: they are read once more then, so that none is skipped.
         place = [f"pg_relation_filenode({_TABLE}.tableoid)", f"{_TABLE}.ctid"]
@@ -82,8 +88,8 @@ class SnapshotSql:
     def _own(self, column: str) -> str:
         return f"{_TABLE}.{self._dialect.name(column)}"
 
-    def look(self, position: Position, *, full: bool, condition: str = "true") -> str:
-        """Returns the query for the window after a position; `window_of` reads its answer."""
+    def look(self, position: Position, *, full: bool, added: Sequence[int] = ()) -> str:
+        """Returns the query for the window after a position; `window_of` reads its answer. All rows of tables that were `added` are new."""
         position = self.known(position)
         column = self._column or "NULL::text"
         known = "" if position.get("top") is None else f", {self._dialect.text(position['top'])}"
@@ -92,11 +98,13 @@ class SnapshotSql:
         relation = f"{self._dialect.text(self._name)}::regclass"
         shape = f"SELECT md5({columns}) FROM pg_attribute WHERE attrelid = {relation} AND attnum > 0 AND NOT attisdropped"
         low = "txid_snapshot_xmin(txid_current_snapshot())"
-        new = f"SELECT {self._xid} AS x, {column} AS c FROM {self._from} WHERE {self._new(position, full=full)} AND {condition}"
+        new = f"SELECT {self._xid} AS x, {column} AS c FROM {self._from} WHERE {self._new(position, full=full, added=added)}"
+        below = f"SELECT {relation}::oid AS one UNION SELECT inhrelid FROM pg_inherits JOIN copycat_o ON inhparent = one"
+        tables = f"WITH RECURSIVE copycat_o AS ({below}) SELECT string_agg(one::text, ',' ORDER BY one) FROM copycat_o"
         return (
             f"SELECT {low}, count(*), count(*) FILTER (WHERE x < {low}), "
             f"array_to_string((array_agg(DISTINCT x) FILTER (WHERE x >= {low}))[1:{ALSO_MOST + 1}], ','), "
-            f"GREATEST(max(c) FILTER (WHERE {soon}){known})::text, ({shape}) FROM ({new}) AS copycat_r"
+            f"GREATEST(max(c) FILTER (WHERE {soon}){known})::text, ({shape}), ({tables}) FROM ({new}) AS copycat_r"
         )
 
     def known(self, position: Position) -> Position:
@@ -105,15 +113,19 @@ class SnapshotSql:
 
     def window(self, found: SnapshotWindow, *, full: bool) -> dict[str, Any]:
         """Returns `window` of a position, kept while the window is read."""
-        about = {"by": self.by, "key": self.key_names}
-        return {"to": found.to, "top": found.top, "full": full, "held": found.is_held_back, **about}
+        return {"to": found.to, "top": found.top, "full": full, "held": found.is_held_back, "by": self.by, "tables": found.tables}
 
     def rows(self, position: Position, window: dict[str, Any], limit: int) -> str:
         """Returns the query for the next rows of a window, in order of the key; hidden columns have the key as text."""
         position = self.known(position)
         hidden = [f"({one})::text AS {HIDDEN}{number}" for number, one in enumerate(self.key)]
-        parts = [self._new(position, full=window["full"]), self._in(window["to"])]
-        if position.get("after") and window["key"] == self.key_names:
+        added = added_to(position, window.get("tables", ()))
+        parts = [self._new(position, full=window["full"], added=added), self._in(window["to"])]
+        if added:  # what they have of transactions that were read before would be taken for read after this window
+            parts[1] = f"({parts[1]} OR ({self._of(added)} AND {self._in(joined(position['recent'], window['to']))}))"
+        if "tables" in window:  # rows of one that is attached meanwhile come in the next window
+            parts.append(self._of(window["tables"]))
+        if position.get("after") and _order_of(position, window) == self.order:
             parts.append(f"({', '.join(self.key)}) > ({', '.join(map(self._dialect.text, position['after']))})")
         if span := position.get("range"):
             parts.append(self._within(span))
@@ -126,8 +138,8 @@ class SnapshotSql:
         ends = [f"{self._cut_by} {sign} {end}" for sign, end in zip((">", "<="), span, strict=True) if end is not None]
         return " AND ".join(ends) or "true"
 
-    def _new(self, position: Position, *, full: bool) -> str:
-        """Returns the condition for rows not read yet: by `recent` for rows above the floor, by `seen` for all others."""
+    def _new(self, position: Position, *, full: bool, added: Sequence[int]) -> str:
+        """Returns the condition for rows not read yet: by `recent` for rows above the floor, by `seen` for others; all rows of `added`."""
         seen, floor = position["seen"], position.get("floor")
         parts = [] if seen is None else [self._unseen(seen)]
         if seen is not None and floor is not None and self._column is not None:
@@ -136,7 +148,12 @@ class SnapshotSql:
             parts = [f"({quick} OR (({above}) IS NOT TRUE AND {self._unseen(seen)}))" if full else quick]
         if (ancient := ancient_of(position)) is not None and self._column is not None:
             parts.append(f"({self._column} > {self._dialect.text(ancient)}) IS NOT FALSE")
-        return " AND ".join(parts) or "true"
+        new = " AND ".join(parts) or "true"
+        return f"({self._of(added)} OR ({new}))" if added else new
+
+    @staticmethod
+    def _of(tables: Sequence[int]) -> str:
+        return f"{_TABLE}.tableoid IN ({_listed(tables) or 'NULL'})"
 
     def _unseen(self, seen: Set) -> str:
         also = f" AND {self._xid} NOT IN ({_listed(seen['also'])})" if seen["also"] else ""
@@ -153,10 +170,24 @@ def window_of(row: Sequence[str | None], known: Set | None) -> SnapshotWindow:
     If it has more than `ALSO_MOST` transactions, together with the `known` ones, only those below the oldest that runs are taken.
     """
     low, rows, settled = int(row[0] or 0), int(row[1] or 0), int(row[2] or 0)
-    also = {int(one) for one in (row[3] or "").split(",") if one}
+    also, tables = {int(one) for one in (row[3] or "").split(",") if one}, [int(one) for one in (row[6] or "").split(",") if one]
     if len(also | set(_above(known, low))) > ALSO_MOST:
-        return SnapshotWindow({"below": low, "also": []}, settled, row[4], row[5] or "", is_held_back=True)
-    return SnapshotWindow({"below": low, "also": sorted(also)}, rows, row[4], row[5] or "", is_held_back=False)
+        return SnapshotWindow({"below": low, "also": []}, settled, row[4], row[5] or "", tables, is_held_back=True)
+    return SnapshotWindow({"below": low, "also": sorted(also)}, rows, row[4], row[5] or "", tables, is_held_back=False)
+
+
+def added_to(position: Position, tables: Sequence[int]) -> list[int]:
+    """Returns which of the tables are new since a position."""
+    known = set(position.get("tables", tables))
+    return [one for one in tables if one not in known]
+
+
+def _order_of(position: Position, window: Mapping[str, Any]) -> list[str | None]:
+    """Returns the order in which `after` was reached."""
+    if "order" in position:
+        return list(position["order"])
+    key = window.get("key", [])  # of an earlier version: with a time, `after` has one value more than the key and `tableoid`
+    return [window["by"] if len(position["after"]) > max(len(key) + 1, 2) else None, *key]
 
 
 def joined(known: Set | None, to: Set) -> Set:
@@ -175,13 +206,18 @@ def behind_window(position: Position) -> Position:
         return {"done": True, "load": position["load"]}
     position = _of_column(position, window["by"])
     recent = joined(position.get("recent"), window["to"])
-    done = {**position, "by": window["by"], "recent": recent, "top": window["top"]}
+    done = {**position, "by": window["by"], "recent": recent, "top": window["top"]} | tables_of(window)
     if window["full"]:
         # A window that was held back lacks rows of transactions whose rows above the floor may have been read.
         seen = joined(position["seen"], window["to"] if window["held"] else recent)
         floor = position.get("floor" if window["held"] else "top")
         done |= {"seen": seen, "floor": floor, "marks": _marked(position.get("marks", []), window["to"]["below"], window["top"])}
-    return {name: value for name, value in done.items() if name not in ("window", "after")}
+    return {name: value for name, value in done.items() if name not in ("window", "after", "order")}
+
+
+def tables_of(window: Mapping[str, Any]) -> Position:
+    """Returns `tables` of the position behind a window; empty for a window of an earlier version."""
+    return {name: window[name] for name in ("tables",) if name in window}
 
 
 def _of_column(position: Position, by: str) -> Position:

@@ -126,7 +126,9 @@ class Dialect(NamedTuple):
     def has_zone(self, kind: str) -> bool:
         """Returns whether times of this type have a zone."""
         kind = kind.lower()
-        return "with time zone" in kind or "with local time zone" in kind or "offset" in kind or (self.is_mysql and kind == "timestamp")
+        is_short = kind.endswith("tz") and not kind.endswith("ntz")  # timestamptz; "ntz" are those without one
+        is_long = any(one in kind for one in ("with time zone", "with local time zone", "offset"))
+        return is_short or is_long or (self.is_mysql and kind == "timestamp")
 
     def has_time(self, name: str) -> str:
         """Returns the condition that a column of times has a value. `name` is SQL."""

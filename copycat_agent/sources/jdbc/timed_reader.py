@@ -94,7 +94,7 @@ class TimedRows:
             read[0] += 1
             micros, zoned = micros_of(row[spelt(row, self._column)])
             key = [row[spelt(row, one)] for one in self._key]
-            mark = self._mark(row, micros, key)
+            mark = self._mark(row)
             times[mark] += 1
             mark = mark if times[mark] == 1 else f"{mark}-{times[mark]}"
             if mark not in known:
@@ -139,9 +139,10 @@ class TimedRows:
             raise FatalError(words, "give the table a primary key, name a column with finer times, or shorten source.look_back")
         return [to_json(one) for one in key]
 
-    def _mark(self, row: Row, micros: int, key: Sequence[Any]) -> str:
-        parts = [micros, *key] if key else list(row.values())
-        return hashlib.blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    @staticmethod
+    def _mark(row: Row) -> str:
+        """Returns a hash of all values, because a row can change while its time stays the same."""
+        return hashlib.blake2b(repr(list(row.values())).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 class TimedReader(TableReader):
