@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import time
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,7 +30,6 @@ from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.objects.conftest import Bucket, Objects
 
@@ -117,6 +118,39 @@ def test_a_directory_that_becomes_a_link_leads_nobody_out_of_the_tree(tmp_path: 
     assert (outside / "a").exists()
     assert not (tree / "b").exists()
     assert list(store.listed(NameRange())) == []
+
+
+def test_a_tree_may_be_deeper_than_calls_and_descriptors_go(tmp_path: Path) -> None:
+    path = f"{tmp_path}"
+    for _ in range(1200):
+        path += "/d"
+        os.mkdir(path)  # noqa: PTH102 - all their parents would be made by calls as deep
+    file = f"{path}/a"
+    os.close(os.open(file, os.O_CREAT))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1024), hard))
+    try:
+        store = LocalStore(parse_address(f"file://{tmp_path}/"))
+        assert [one.name for one in store.listed(NameRange())] == [file]
+        store.delete(store.look(file))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        Path(file).unlink(missing_ok=True)
+        for _ in range(1200):  # as the directory of a test is removed by calls as deep
+            os.rmdir(path)  # noqa: PTH106
+            path = path[:-2]
+
+
+@pytest.mark.parametrize("to", ["/data/in/x", "/data/./in/x", "/data//in/x", "//data/in", "/data/y/../in/x"])
+@pytest.mark.parametrize("uri", ["file:///data/in/", "hdfs://host:8020/data/in", "file:///data/./in"])
+def test_nothing_is_moved_to_where_it_would_be_read_again(to: str, uri: str) -> None:
+    with pytest.raises(ValueError, match=r"cleanup\.to lies below source\.uri"):
+        ObjectsOptions.model_validate({"type": "objects", "uri": uri, "cleanup": {"policy": "move", "to": to}})
+
+
+def test_what_is_moved_may_lie_beside_the_tree_and_in_a_bucket_under_any_other_name() -> None:
+    for uri, to in {"file:///data/in/": "/data/in/../done", "s3://bucket/data/in/": "/data//in/"}.items():
+        ObjectsOptions.model_validate({"type": "objects", "uri": uri, "cleanup": {"policy": "move", "to": to}})
 
 
 def test_a_file_that_was_replaced_is_neither_deleted_nor_moved(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ class LocalStore:
                     if one:
                         raise
                     raise OSError(errno.ENODEV, "the tree is not there: its mount may be missing") from None
+                opened.close()  # the parent: a tree may be deeper than there are descriptors
                 opened.callback(os.close, fd)
                 path = f"/proc/self/fd/{fd}/"
             yield path + last
@@ -119,15 +120,17 @@ class LocalStore:
 
 def _files_below(directory: str) -> Iterator[ListedObject]:
     """Yields regular files. A directory that has vanished yields none; one that may not be listed raises."""
-    found: list[os.DirEntry[str]] = []
-    with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
-        found = list(entries)
-    for one in found:
-        with contextlib.suppress(FileNotFoundError):
-            if one.is_dir(follow_symlinks=False):
-                yield from _files_below(f"{one.path}/")
-            elif one.is_file(follow_symlinks=False):
-                yield _listed(one.path, one.stat(follow_symlinks=False))
+    directories = [directory]
+    while directories:
+        found: list[os.DirEntry[str]] = []
+        with contextlib.suppress(FileNotFoundError), os.scandir(directories.pop()) as entries:
+            found = list(entries)
+        for one in found:
+            with contextlib.suppress(FileNotFoundError):
+                if one.is_dir(follow_symlinks=False):
+                    directories.append(f"{one.path}/")
+                elif one.is_file(follow_symlinks=False):
+                    yield _listed(one.path, one.stat(follow_symlinks=False))
 
 
 def _listed(name: str, info: os.stat_result) -> ListedObject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import Literal
 
 from copycat_agent.extending import Duration, FatalError, Field, FilesOptions, Options, Patterns, parse_address
@@ -98,7 +99,8 @@ class ObjectsOptions(FilesOptions):
         asked = [one.partition("=")[0] for one in address.query.split("&") if one]
         if address.scheme == "s3" and (unknown := [one for one in asked if one not in (*S3_OPTIONS, *_OF_BACKFILL)]):
             raise ValueError(f"uri has an option that is not known: {unknown[0]}; known are {', '.join(S3_OPTIONS)}")
-        if self.cleanup.to is not None and f"{self.cleanup.to.rstrip('/')}/".startswith(f"{address.path.rstrip('/')}/"):
+        plain = _plain_path if address.scheme in ("file", "hdfs", "viewfs") else str
+        if self.cleanup.to is not None and f"{plain(self.cleanup.to).rstrip('/')}/".startswith(f"{plain(address.path).rstrip('/')}/"):
             raise ValueError("cleanup.to lies below source.uri: what is moved there would be read again")
         if address.scheme != "s3" and (self.cleanup.policy == "tag" or self.notify is not None):
             raise ValueError("cleanup.policy: tag and notify are for s3 alone")
@@ -107,3 +109,8 @@ class ObjectsOptions(FilesOptions):
     def look_seconds(self) -> float:
         """The queue is read more often than names are listed."""
         return self.poll_interval if self.notify is None else min(NOTIFY_SECONDS, self.poll_interval)
+
+
+def _plain_path(path: str) -> str:
+    """Returns the path of a file system without "." and "..", and with single slashes."""
+    return posixpath.normpath(f"/{path.lstrip('/')}")
