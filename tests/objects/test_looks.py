@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.extending import Found, Gone, Remembered, Troubled
-from copycat_agent.sources.objects import cleanup, memory, objects_source
+from copycat_agent.sources.objects import cleanup, listing_schedule, memory, objects_source
 from copycat_agent.sources.objects.objects_source import ObjectsSource
 from copycat_agent.sources.objects.options import ObjectsOptions
 from copycat_agent.sources.objects.stores import KEY, ListedObject, ObjectNotification, key_of
@@ -357,6 +358,82 @@ def test_what_was_forgotten_stays_so_when_more_is_forgotten_in_the_first_listing
     agent.start()
     agent.run(20)
     assert len(agent.read) == 100
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_arrives_during_the_first_listing_of_more_than_is_remembered_is_read(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, restarts: bool
+) -> None:
+    for name, value in {"CHUNK_IDS": 8, "CHUNKS_MOST": 3, "SMALL_MOST": 2}.items():
+        monkeypatch.setattr(memory, name, value)
+    for name, value in {"CHUNK_IDS": 8, "REMEMBER_AT": 7, "WAITING_MOST": 4}.items():
+        monkeypatch.setattr(objects_source, name, value)
+    monkeypatch.setattr(listing_schedule, "FULL_MOST", 30)
+    agent = Agent(shelf, monkeypatch, relist="7d")
+    chosen = random.Random(5)
+    for number in range(200):
+        shelf.put(f"{chosen.randrange(10**6):06}", mtime_ms=1000 + number)
+    for number in range(25):
+        shelf.put(f"{chosen.randrange(10**6):06} late", mtime_ms=2000 + number)
+        agent.run(1)
+        if restarts and number == 12:
+            agent.start()
+    agent.run(600)
+    assert sorted(agent.read) == sorted(shelf.objects), "each once"
+    assert sum(key.startswith("read-") for key in agent.saved) <= 3 + 1
+    agent.start()
+    agent.run(300)
+    assert len(agent.read) == 225
+
+
+def test_nothing_is_given_up_before_a_listing_has_found_what_was_too_young(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"CHUNK_IDS": 8, "CHUNKS_MOST": 2}.items():
+        monkeypatch.setattr(memory, name, value)
+    for name, value in {"CHUNK_IDS": 8, "REMEMBER_AT": 7}.items():
+        monkeypatch.setattr(objects_source, name, value)
+    agent = Agent(shelf, monkeypatch, min_age="90m")
+    now_ms = int(time.time() * 1000)
+    for number in range(40):
+        shelf.put(f"{number:02}", mtime_ms=now_ms)
+    agent.run(to_the_end=True)
+    shelf.put("young", mtime_ms=now_ms - 1)
+    agent.start()
+    agent.run(1)
+    agent.clock.ahead_seconds = 7200
+    agent.run()
+    assert len(agent.read) == 41
+    assert agent.read[-1] == "young"
+
+
+def test_runs_to_the_end_remember_no_more_than_an_agent_that_goes_on(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"CHUNK_IDS": 8, "CHUNKS_MOST": 2}.items():
+        monkeypatch.setattr(memory, name, value)
+    for name, value in {"CHUNK_IDS": 8, "REMEMBER_AT": 8}.items():
+        monkeypatch.setattr(objects_source, name, value)
+    agent = Agent(shelf, monkeypatch)
+    for number in range(10):
+        for one in range(8):
+            shelf.put(f"{number}{one}", mtime_ms=1000 + number)
+        agent.start()
+        agent.run(3, to_the_end=True)
+    assert len(agent.read) == 80
+    assert sum(key.startswith("read-") for key in agent.saved) <= 2 + 1
+
+
+def test_what_was_done_and_is_left_out_for_a_while_is_not_read_again(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects_source, "REMEMBER_AT", 10)
+    agent = Agent(shelf, monkeypatch)
+    names = [f"{number:02}" for number in range(25)]
+    for count in (5, 25):
+        for name in names[:count]:
+            shelf.put(name)
+        agent.run()
+        for exclude in (("*",), ()):
+            agent.options = ObjectsOptions(uri="s3://shelf/", exclude=exclude)
+            agent.start()
+            agent.run()
+            assert agent.rows < 10
+    assert sorted(agent.read) == names, "each once"
 
 
 def test_start_at_end_counts_for_a_first_start_alone(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING
 
 import pytest
@@ -154,7 +155,7 @@ class Listing:
 @pytest.mark.usefixtures("few")
 def test_a_poll_lists_what_lies_behind_the_last_name_that_is_old() -> None:
     listing = Listing(*(f"in/{number:02}" for number in range(20)))
-    assert [listing.passes.passed, listing.poll(), listing.passes.passed] == ["", [("", "")], None]
+    assert [listing.passes.full_since, listing.poll(), listing.passes.full_since] == [-math.inf, [("", "")], listing.now]
     assert listing.passes.current(listing.now, lists_behind=True, to_the_end=False) is None, "it is not time"
     listing.names["in/20"] = listing.names["in/185"] = False
     assert listing.poll() == [("", "in/19")]
@@ -292,11 +293,11 @@ def test_what_was_read_is_remembered_by_another_process_too(monkeypatch: pytest.
     ids = [number * 2**50 for number in range(1, 2000)]
     for begin in range(0, len(ids), 10):
         saved.tell(one.add(ids[begin : begin + 10], begin, "k"))
-        one.recall(saved.values)
-        saved.tell(one.joined(None))
-        one.recall(saved.values)
+        one.recall(saved.values, 0)
+        saved.tell(one.joined(0))
+        one.recall(saved.values, 0)
     later = ReadHistory()
-    later.recall(saved.values)
+    later.recall(saved.values, 0)
     for each in (one, later):
         assert all(number in each for number in ids)
         assert not any(number + 1 in each for number in ids)
@@ -304,24 +305,53 @@ def test_what_was_read_is_remembered_by_another_process_too(monkeypatch: pytest.
     assert len(saved.values) < len(ids) / 64 + memory.SMALL_MOST + 2
 
 
-def test_of_too_many_the_oldest_are_given_up_and_taken_for_read_by_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_the_oldest_that_a_listing_has_followed_are_given_up_and_taken_for_read_by_their_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(memory, "CHUNK_IDS", 8)
     monkeypatch.setattr(memory, "CHUNKS_MOST", 3)
     saved, one = Saved(), ReadHistory()
     for number in range(5):
         saved.tell(one.add(range(number * 8, number * 8 + 8), 1000 + number, "k"))
-        one.recall(saved.values)
-    for passed in ("k", None):
-        saved.tell(one.joined(passed))
-        one.recall(saved.values)
+        one.recall(saved.values, number)
+    assert list(one.joined(-1)) == []
+    for listed_since, dropped in ((0, 1), (4, 2)):
+        saved.tell(one.joined(listed_since))
+        one.recall(saved.values, 9)
         later = ReadHistory()
-        later.recall(saved.values)
-        known = [number for number in range(40) if number in later]
-        assert known == list(range(8 if passed else 16, 40))
-        assert later.is_forgotten("a", 1000)
-        assert later.is_forgotten("z", 1000) is (passed is None)
-        assert not later.is_forgotten("a", 1002)
-    assert list(one.joined(None)) == []
+        later.recall(saved.values, 9)
+        assert [number for number in range(40) if number in later] == list(range(dropped * 8, 40))
+        assert later.is_forgotten("a", 999 + dropped)
+        assert not later.is_forgotten("a", 1000 + dropped)
+    assert list(one.joined(9)) == []
+
+
+def test_what_earlier_versions_have_dropped_stays_so_up_to_the_name_they_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "CHUNKS_MOST", 1)
+    saved, one = Saved(), ReadHistory()
+    saved.values["forgotten"] = [[1000, "k"], [3000, "b"]]
+    for newest_ms in (2000, 4000):
+        saved.tell(one.add([newest_ms], newest_ms, "k"))
+        one.recall(saved.values, 0)
+    assert one.is_forgotten("k", 1000)
+    assert not one.is_forgotten("l", 1000)
+    saved.tell(one.joined(0))
+    one.recall(saved.values, 0)
+    assert one.is_forgotten("l", 2000)
+    assert one.is_forgotten("b", 3000)
+    assert not one.is_forgotten("c", 2001)
+
+
+def test_ids_are_found_in_any_number_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"CHUNK_IDS": 8, "CHUNKS_MOST": 3, "RUNS_MOST": 2}.items():
+        monkeypatch.setattr(memory, name, value)
+    saved, one = Saved(), ReadHistory()
+    ids = [number * 7919 % 2**20 for number in range(1, 2000)]
+    for begin in range(0, len(ids), 8):
+        saved.tell(one.add(ids[begin : begin + 8], begin, "k"))
+        one.recall(saved.values, begin)
+    assert all(number in one for number in ids)
+    assert not [number for number in range(max(ids) + 9) if number % 61 == 0 and number not in ids and number in one]
 
 
 def test_values_are_small_enough_to_be_saved() -> None:

@@ -110,7 +110,7 @@ class _Directory:
 
 
 class ListingSchedule:
-    """Chooses the passes. Times are `time.monotonic()`."""
+    """Chooses the passes. Times are `time.monotonic()`. `full_since` is when the last complete listing of all names began."""
 
     def __init__(self, prefix: str, poll_seconds: float, relist_seconds: float) -> None:
         """All names begin with `prefix`."""
@@ -121,6 +121,7 @@ class ListingSchedule:
         self._sweep: ListingPass | None = None
         self._due = 0
         self._count: int | None = None
+        self.full_since = -math.inf
         self._listed_at = -math.inf
         self._all = _Directory("", -math.inf)
         self._directories: dict[str, _Directory] = {}
@@ -128,11 +129,6 @@ class ListingSchedule:
         self._group_of: tuple[ListingPass | None, str] = None, ""
         self._deeper: set[str] = set()
         self._turn = 0
-
-    @property
-    def passed(self) -> str | None:
-        """The name up to which everything was listed since the start; None once all names were."""
-        return None if self._count is not None else "" if self._now is None else self._now.at
 
     def current(self, now: float, *, lists_behind: bool, to_the_end: bool) -> ListingPass | None:
         """Returns the pass to go on with, or a new one that is due; None while none is. `lists_behind` is that of the `Store`."""
@@ -218,7 +214,7 @@ class ListingSchedule:
         if one is not self._sweep:
             self._listed_at = one.begun_at
         if one.is_full:
-            self._count, self._sweep = one.count, ListingPass((NameRange(),), now)
+            self._count, self._sweep, self.full_since = one.count, ListingPass((NameRange(),), now), one.begun_at
         for name, directory in [*self._directories.items()]:
             is_taken_apart = one.is_full and name in self._deeper and directory.seen_at < one.begun_at
             if is_taken_apart or now - directory.seen_at > 2 * self._relist_seconds:

@@ -51,6 +51,8 @@ REMEMBER_AT = 256
 """Least number of finished objects that move to the `ReadHistory` together."""
 LOCAL_AGE_SECONDS = 5.0
 """Default of `min_age` where files grow under their final names."""
+TIME_SECONDS = 1.0
+"""Stores round times of objects to this."""
 BEGUN_SECONDS = 86_400
 """With `start_at: end`, objects changed within this time before the newest are remembered one by one."""
 FUTURE_MOST = 100_000
@@ -94,6 +96,7 @@ class ObjectsSource:
     """An `extending.FileSource`.
 
     `_known` holds the objects that are partitions, by key; `_names` their keys by name; `_paths` the shown names of saved partitions.
+    `_left_out` are saved partitions that are done, and that the definition no longer includes: it may include them again.
     `_lost` says why partitions are gone. `_checked_at` is when failing objects were last checked, `_future` are new objects
     whose modification time lies in the future, by key, the one that was seen the longest ago first (`time.monotonic()`).
     """
@@ -113,6 +116,7 @@ class ObjectsSource:
         self._notices = ReceivedNotifications(options.notify.sqs if options.notify else "")
         self._pool: DaemonPool[tuple[str, ListedObject | None] | None] = DaemonPool()
         self._paths: dict[str, str] = {}
+        self._left_out: set[str] = set()
 
     @cached_property
     def _store(self) -> Store:
@@ -127,7 +131,7 @@ class ObjectsSource:
         if self._options.start_at == "end" and not saved:
             yield from self._begin_at_end()
             return
-        self._memory.recall(saved)
+        self._memory.recall(saved, time.monotonic())
         rows = {key: bool(saved[key]["done"]) for key in saved if key.startswith(KEY)}
         self._paths = {key: saved[key]["name"] for key in rows}
         self._cleanup.run(self._store, self._known, time.monotonic(), to_the_end=to_the_end)
@@ -143,7 +147,7 @@ class ObjectsSource:
             raise self.failure(self._address, error) from None
         if self._notices.trouble:
             yield Troubled("source.notify", self._notices.trouble)
-        yield from self._remember()
+        yield from self._remember(0.0 if to_the_end else max(TIME_SECONDS, self._min_age))
         for key, why in self._lost.items():
             yield Gone(key, why)
         for key, found in self._known.items():
@@ -192,6 +196,7 @@ class ObjectsSource:
             self._drop(key)
         for key in self._cleanup.forget_all_but(rows):
             self._drop(key)
+        self._left_out.intersection_update(rows)
         return {key for key, is_done in rows.items() if is_done and (key in self._cleanup.absent or id_of(key) in self._memory)}
 
     def _drop(self, key: str) -> None:
@@ -199,14 +204,17 @@ class ObjectsSource:
         if found is not None and self._names.get(found.name) == key:
             del self._names[found.name]
 
-    def _remember(self) -> Iterator[Finding]:
-        done = [key for key in self._cleanup.finished() if key in self._known and id_of(key) not in self._memory][:CHUNK_IDS]
+    def _remember(self, age_seconds: float) -> Iterator[Finding]:
+        """Remembers finished objects. A listing may have left out what was younger than `age_seconds` when it began."""
+        there = self._left_out | (self._cleanup.finished() & self._known.keys())
+        done = [key for key in there if id_of(key) not in self._memory][:CHUNK_IDS]
         if len(done) < REMEMBER_AT:
-            yield from self._memory.joined(self._passes.passed)
+            yield from self._memory.joined(self._passes.full_since - age_seconds)
             return
-        known = [self._known[key] for key in done]
-        newest_ms = min(max(one.mtime_ms for one in known), int(time.time() * 1000))
-        yield from self._memory.add(map(id_of, done), newest_ms, max(one.name for one in known))
+        known = [self._known[key] for key in done if key in self._known]
+        now_ms = int(time.time() * 1000)
+        newest_ms = min(max(one.mtime_ms for one in known), now_ms) if len(known) == len(done) else now_ms
+        yield from self._memory.add(map(id_of, done), newest_ms, max((one.name for one in known), default=""))
 
     def _check(self, failing: Collection[str], begun_ms: int) -> None:
         """Checks objects that could not be read: the next listing of them may be far, and a run to the end lists once."""
@@ -320,7 +328,7 @@ class ObjectsSource:
             elif name and name not in now:
                 continue
             elif rows.get(key, False):
-                self._cleanup.absent.add(key)
+                (self._cleanup.absent if name else self._left_out).add(key)
             else:
                 self._lost[key] = _MISSING if not name else _DELETED if found is None else _REPLACED
 
