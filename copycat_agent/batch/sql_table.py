@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from copycat_agent.errors import DataError
+from copycat_agent.formats.records.field_values import MOST_EXPONENT
 from copycat_agent.sql_types import element_of, map_of, struct_fields
 from copycat_agent.templates import scalar_text
 from copycat_agent.transforms.base import Columns
@@ -41,7 +42,6 @@ _PLAIN: dict[str, pa.DataType] = {
     "timestamp_ntz": pa.timestamp("us"),
     "binary": pa.binary(),
 }
-_MOST_EXPONENT = 4000
 _BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 _NAMES = {str: "a text", bool: "true or false", int: "a whole number", float: "a number", dict: "an object", list: "a list", bytes: "bytes"}
 
@@ -187,7 +187,7 @@ def _decimal(kind: pa.DataType) -> Read:
             raise _refuse(value)
         try:
             found = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
-            if abs(found.adjusted()) > _MOST_EXPONENT:  # a thousand times as much ends the process
+            if abs(found.adjusted()) > MOST_EXPONENT:  # a thousand times as much ends the process
                 raise ValueError  # noqa: TRY301 - as below
             pa.scalar(found, kind)
         except (pa.ArrowException, InvalidOperation, ValueError):

@@ -170,10 +170,14 @@ def window_of(row: Sequence[str | None], known: Set | None) -> SnapshotWindow:
     If it has more than `ALSO_MOST` transactions, together with the `known` ones, only those below the oldest that runs are taken.
     """
     low, rows, settled = int(row[0] or 0), int(row[1] or 0), int(row[2] or 0)
-    also, tables = {int(one) for one in (row[3] or "").split(",") if one}, [int(one) for one in (row[6] or "").split(",") if one]
+    also, tables = set(_numbers(row[3])), _numbers(row[6])
     if len(also | set(_above(known, low))) > ALSO_MOST:
         return SnapshotWindow({"below": low, "also": []}, settled, row[4], row[5] or "", tables, is_held_back=True)
     return SnapshotWindow({"below": low, "also": sorted(also)}, rows, row[4], row[5] or "", tables, is_held_back=False)
+
+
+def _numbers(text: str | None) -> list[int]:
+    return [int(one) for one in (text or "").split(",") if one]
 
 
 def added_to(position: Position, tables: Sequence[int]) -> list[int]:
@@ -217,7 +221,7 @@ def behind_window(position: Position) -> Position:
 
 def tables_of(window: Mapping[str, Any]) -> Position:
     """Returns `tables` of the position behind a window; empty for a window of an earlier version."""
-    return {name: window[name] for name in ("tables",) if name in window}
+    return {"tables": window["tables"]} if "tables" in window else {}
 
 
 def _of_column(position: Position, by: str) -> Position:

@@ -147,9 +147,8 @@ class KafkaSource:
         self._topics, self._discovered_at = topics, time.monotonic()
         if self._rolling is not None:
             self._rolling.learn(topics.found, self._ranges.retention)
-        left = (
-            {_topic(key) for key in positions} - topics.found.keys() - unread - {_topic(key) for key in positions if key not in self._ends}
-        )
+        unknown = {_topic(key) for key in positions if key not in self._ends}
+        left = {_topic(key) for key in positions} - topics.found.keys() - unread - unknown
         self._deleted.saw(self._ranges.topics(sorted(left)).missing if left else ())
 
     def _forgotten(self, positions: Mapping[str, dict[str, Any]]) -> Iterator[Gone]:
