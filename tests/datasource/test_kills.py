@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -13,6 +11,7 @@ import psutil
 import pytest
 
 from tests.datasource.conftest import arrived, of
+from tests.rig.agent import killed
 from tests.rig.kafka import consume
 from tests.rig.waiting import wait_until
 
@@ -63,15 +62,6 @@ def _line(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except psutil.Error:
         return ""
-
-
-def killed(process: psutil.Process) -> bool:
-    """Whether it was still there to be killed."""
-    try:
-        os.kill(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def kill_round(agent: AgentProcess, here: dict[str, str], victim: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -12,6 +10,7 @@ import pytest
 
 from tests.journald.conftest import needs_journals
 from tests.kill.journal_load import CONNECTOR, JournalLoad, journal_definition
+from tests.rig.agent import killed
 from tests.rig.kafka import consume
 from tests.rig.ledger import parse_line
 from tests.rig.waiting import wait_until
@@ -32,15 +31,6 @@ def journalctls(agent: AgentProcess) -> list[psutil.Process]:
 
 def workers(agent: AgentProcess) -> list[psutil.Process]:
     return [one for one in agent.python_processes() if "copycat_agent.spark.daemon" in _line(one) or "pyspark.daemon" in _line(one)]
-
-
-def killed(process: psutil.Process) -> bool:
-    """Whether it was still there to be killed: journalctl ends by itself."""
-    try:
-        os.kill(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def _name(process: psutil.Process) -> str:

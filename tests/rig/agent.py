@@ -167,6 +167,15 @@ def is_alive(process: psutil.Process) -> bool:
         return False
 
 
+def killed(process: psutil.Process) -> bool:
+    """Kill it; whether it was still there for that."""
+    try:
+        os.kill(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def _name(process: psutil.Process) -> str:
     try:
         return process.name()

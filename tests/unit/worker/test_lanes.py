@@ -156,16 +156,22 @@ def test_a_transaction_that_was_given_up_is_tried_again_without_asking(
     wait_until(lambda: outcomes(worker) == {"openings": 1, "undone": 1, "committed": 1}, message=lambda: f"{outcomes(worker)}")
 
 
+def loses(kafka: FakeKafka, why: RetriableError) -> Callable[[Batch], Results]:
+    """An answer: the batch is committed, nobody hears of it, and from then on Kafka answers with this error."""
+
+    def go(batch: Batch) -> Results:
+        kafka.away = why
+        kafka.take(batch)
+        return gone(batch)
+
+    return go
+
+
 def test_while_one_lane_is_doubtful_the_others_go_on(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
     one, two = tmp_path / "logs" / "a", tmp_path / "logs" / "b"
     write(one, "one")
 
-    def kafka_goes(batch: Batch) -> Results:
-        kafka.away = BlockedError("no broker answers", "start it")
-        kafka.take(batch)
-        return gone(batch)
-
-    executor = ScriptedExecutor(kafka_goes, otherwise=kafka.commits)
+    executor = ScriptedExecutor(loses(kafka, BlockedError("no broker answers", "start it")), otherwise=kafka.commits)
     worker = run(executor, tasks_max=2)
     reason = wait_state(worker, State.BLOCKED)
     assert "whether a batch of task 0 was committed is not known yet" in reason
@@ -188,12 +194,7 @@ def test_after_an_error_a_doubtful_lane_does_not_keep_the_others_from_the_next_a
     one, two = tmp_path / "logs" / "a", tmp_path / "logs" / "b"
     write(one, "one")
 
-    def kafka_goes(batch: Batch) -> Results:
-        kafka.away = BlockedError("no broker answers", "start it")
-        kafka.take(batch)
-        return gone(batch)
-
-    executor = ScriptedExecutor(kafka_goes, undone, otherwise=kafka.commits)
+    executor = ScriptedExecutor(loses(kafka, BlockedError("no broker answers", "start it")), undone, otherwise=kafka.commits)
     worker = run(executor, tasks_max=3)
     wait_state(worker, State.BLOCKED)
     size = write(two, "other")
@@ -207,12 +208,7 @@ def test_a_stop_waits_for_no_answer_that_kafka_owes(run: Run, store: MoodyStore,
     path = tmp_path / "logs" / "a"
     size = write(path, "one")
 
-    def kafka_goes(batch: Batch) -> Results:
-        kafka.away = AWAY
-        kafka.take(batch)
-        return gone(batch)
-
-    worker = run(ScriptedExecutor(kafka_goes))
+    worker = run(ScriptedExecutor(loses(kafka, AWAY)))
     wait_until(lambda: outcomes(worker).get("unknown") == 1, message="the outcome is not known")
     stopping = threading.Thread(target=lambda: worker.stop(600))
     stopping.start()
