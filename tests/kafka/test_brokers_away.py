@@ -92,7 +92,7 @@ def test_a_broker_that_goes_away_and_comes_back_is_read_on(away: DevBroker, monk
     reading = Reading(options(away.bootstrap, topic))
     (stretch,) = reading.look()
     group = GroupPositions(KafkaOptions(bootstrap_servers=(away.bootstrap,)), "of it")
-    group.commit({(topic, 0): 1}, 30)
+    wait_until(lambda: _committed(group, {(topic, 0): 1}), message="a coordinator")
     away.stop()
     with pytest.raises(RetriableError, match="saving positions of group of it"):
         group.commit({(topic, 0): 2}, 1)
@@ -105,5 +105,14 @@ def test_a_broker_that_goes_away_and_comes_back_is_read_on(away: DevBroker, monk
     monkeypatch.setattr(partition_reading, "STALL_SECONDS", 60.0)
     runs: list[Any] = [run for run, _ in reading.source.read(stretch)]
     assert [value for run in runs for value in run.values] == [one.value for one in numbered(0, 5)]
-    group.commit({(topic, 0): 3}, 30)
+    wait_until(lambda: _committed(group, {(topic, 0): 3}), message="the coordinator loads its group")
     group.close()
+
+
+def _committed(group: GroupPositions, positions: dict[tuple[str, int], int]) -> bool:
+    """Whether the broker took them. One that has just started refuses for a moment, and the next look of a source commits again."""
+    try:
+        group.commit(positions, 30)
+    except RetriableError:
+        return False
+    return True
