@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from copycat_agent import logs
 from copycat_agent.errors import BlockedError, CopycatError, FencedError, RetriableError, TimestampError
@@ -47,6 +47,13 @@ def single_partition_hint(options: KafkaOptions, topic: str) -> str:
     """Returns the next step for a state topic with more than one partition."""
     delete = f"kafka-topics.sh --bootstrap-server {','.join(options.bootstrap_servers)} --delete --topic {topic}"
     return f"stop all processes of this agent; {delete}; start first the one that led last: it writes its copy of the state to a new topic"
+
+
+class _ForgottenError(RetriableError):
+    """Kafka does not know the producer any more, after a week without a transaction (`transactional.id.expiration.ms`).
+
+    Nothing of its transaction is written. Whether another process leads now is not known by that.
+    """
 
 
 class StateTopic:
@@ -95,7 +102,10 @@ class StateTopic:
         try:
             missing = self._missing(everything()) if self._is_doubtful else changes
             self._is_doubtful = True
-            self._commit(missing)
+            try:
+                self._commit(missing)
+            except _ForgottenError:
+                self._commit(self._missing(everything()))
             self._is_doubtful = False
         except FencedError:
             raise
@@ -183,5 +193,7 @@ class StateTopic:
 
     def _translated(self, exception: KafkaException, doing: str) -> CopycatError:
         what = f"{doing} topic {self.place.topic}"
+        if exception.args[0].code() == KafkaError.INVALID_PRODUCER_ID_MAPPING:
+            return _ForgottenError(f"{what}: Kafka has forgotten this producer")
         error = transaction_refused(exception.args[0], what, self._id) or translate(exception.args[0], what)
         return BlockedError(error.message, error.hint) if isinstance(error, TimestampError) else error  # of this host's clock

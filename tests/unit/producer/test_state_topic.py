@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
@@ -67,6 +68,34 @@ def test_who_was_followed_by_another_process_writes_nothing_any_more(broker: Dev
             first.publish({b"a": b"2"}, lambda: {b"a": b"2"})
     second.publish({b"b": b"1"}, never)
     assert state(broker.bootstrap).take() == {b"a": b"1", b"b": b"1"}
+
+
+class Forgetting(state_topic.Producer):
+    """A producer whose next commit Kafka refuses, as it does after `transactional.id.expiration.ms` without one (tried with a second)."""
+
+    has_forgotten = False
+
+    def commit_transaction(self, *seconds: float) -> None:
+        if Forgetting.has_forgotten:
+            Forgetting.has_forgotten = False
+            raise KafkaException(KafkaError(KafkaError.INVALID_PRODUCER_ID_MAPPING))
+        super().commit_transaction(*seconds)
+
+
+def test_who_is_forgotten_by_kafka_writes_on_unless_another_process_leads(
+    broker: DevBroker, state: Callable[..., StateTopic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_topic, "Producer", Forgetting)
+    first, second = state(broker.bootstrap), state(broker.bootstrap)
+    first.take()
+    first.publish({b"a": b"1"}, never)
+    monkeypatch.setattr(Forgetting, "has_forgotten", True)
+    first.publish({b"a": b"2"}, lambda: {b"a": b"2"})
+    assert second.take() == {b"a": b"2"}
+    monkeypatch.setattr(Forgetting, "has_forgotten", True)
+    with pytest.raises(FencedError):
+        first.publish({b"a": b"3"}, lambda: {b"a": b"3"})
+    assert state(broker.bootstrap).take() == {b"a": b"2"}
 
 
 def configure(bootstrap: str, topic: str, **values: str) -> None:
