@@ -28,6 +28,7 @@ class RefusedTransactionSearch:
     def __init__(self) -> None:
         self._ends: dict[SourcePartition, int] = {}
         self._among = 0
+        self._is_single = False
         self._most = 0
         self._since = _ANY_RECORDS
 
@@ -49,12 +50,14 @@ class RefusedTransactionSearch:
         ends = {one.split.partition: one.sent_position for one in opened if one.sent_position > one.split.offset.position}
         self._ends = {**ends, **{one.split.partition: _NO_END for one in opened[-1:]}}
         self._among = max(1, min(part.max_records or sent, sent))
-        return self._among == 1
+        self._is_single = self._among == 1
+        return self._is_single
 
     def committed(self, progresses: Sequence[SplitProgress], messages: int, *, found: bool) -> bool:
         """Notes a commit of `messages` messages. `found`: a refused one, or its dead letter, is among them.
 
-        Returns whether the whole suspected range is committed with nothing refused.
+        Returns whether the whole suspected range is committed with nothing refused: it was too large as a whole. A single message that was
+        refused, and is taken now, was not: the topic's limits have changed.
         """
         was_looked_for, self._ends = bool(self._ends), self._left(progresses)
         self._among -= messages
@@ -65,7 +68,7 @@ class RefusedTransactionSearch:
         self._most = _held_back(2 * self._most)
         if self._among > 0:
             return False
-        is_through = was_looked_for and all(end == _NO_END for end in self._ends.values())
+        is_through = was_looked_for and not self._is_single and all(end == _NO_END for end in self._ends.values())
         self._ends = {}
         return is_through
 

@@ -26,7 +26,7 @@ class FakeBroker:
     """`refuses`: what it says to a message once it is sent, None to take it; `refuses_at_once`: what its client says.
 
     `most`: messages that its topic takes in one batch of a producer, 0 for any number. `fails`: steps that raise, each as often as it
-    is there. `transactions` counts those that were begun.
+    is there. `transactions` counts those that were begun; `limits` are the batch sizes that clients were made with.
     """
 
     refuses: Callable[[Message], DataError | None] = lambda _: None
@@ -38,6 +38,7 @@ class FakeBroker:
     owners: dict[str, FakeProducer] = field(default_factory=dict)
     transactions: int = 0
     sizes: list[int] = field(default_factory=list)
+    limits: list[int] = field(default_factory=list)
 
     @property
     def values(self) -> list[Any]:
@@ -138,6 +139,7 @@ class FakeSteps:
     def __init__(self, broker: FakeBroker, batch_bytes: int) -> None:
         self._broker = broker
         self._batch_bytes = batch_bytes
+        broker.limits.append(batch_bytes)
         self.live: set[FakeProducer] = set()
 
     def prepare(self, transactional_id: str) -> FakeProducer:

@@ -106,6 +106,20 @@ def test_a_topic_that_takes_less_at_once_gets_smaller_batches_and_nothing_is_cal
     assert broker.sizes[-1] > 1000
 
 
+def test_a_limit_that_is_raised_after_a_find_leaves_batches_as_large_as_before(tmp_path: Path) -> None:
+    lines = [b"%d" % number for number in range(300)]
+    lines[250] = b"bad"
+    broker = FakeBroker(refuses=bad)
+    driver = Driver(broker, definition("x:1", "t"), write(tmp_path / "f", *lines))
+    producers = broker.producers()
+    while not driver.once(producers)[0].error:
+        pass
+    broker.refuses = lambda _: None
+    driver.through(producers)
+    assert broker.values == lines
+    assert set(broker.limits) == {0}, "no client was told to make smaller ones"
+
+
 def test_a_dead_letter_that_is_refused_itself_is_made_smaller(tmp_path: Path) -> None:
     broker = FakeBroker(refuses=lambda message: DataError("too large") if len(message[1] or b"") > 50 else None)
     lines = [b"one", b"x" * 60, b"two"]
