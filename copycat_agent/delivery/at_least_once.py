@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from copycat_agent.batch.following import BatchChannel, FollowingBatch
 from copycat_agent.delivery.base import Accounts, AsValue, Delivery, DeliveryView, MakeRun, Unsaved, joined
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
-from copycat_agent.model import AT_LEAST_ONCE, AtLeastOncePlan, Results, SplitResult
+from copycat_agent.model import AtLeastOncePlan, FilesPlan, Results, SplitResult
+from copycat_agent.producer.settings import MESSAGE_TIMEOUT_MS, message_timeout_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +38,8 @@ class AtLeastOnceGuarantee:
         if undecided:
             hint = f"put offsets.db back from a backup; or read everything again: copycat offsets reset {definition.name}"
             raise FatalError(undecided, hint)
-        return ImmediateOpening(AtLeastOnceDelivery(definition.name, self._store, callbacks.log))
+        longer_ms = max(0, message_timeout_ms(definition.kafka) - MESSAGE_TIMEOUT_MS)
+        return ImmediateOpening(AtLeastOnceDelivery(definition.name, self._store, callbacks.log, AtLeastOncePlan(longer_ms / 1000)))
 
     def leave(self, _connector: str) -> None:
         """Does nothing: offsets are saved with every guarantee."""
@@ -77,9 +79,10 @@ class AtLeastOnceDelivery:
     trouble: RetriableError | None = None
     unanswered: frozenset[int] = frozenset()
 
-    def __init__(self, connector: str, store: OffsetStore, log: Log) -> None:
+    def __init__(self, connector: str, store: OffsetStore, log: Log, plan: AtLeastOncePlan | FilesPlan) -> None:
         self._connector, self._store = connector, store
         self._log = log
+        self._plan = plan
 
     def view(self) -> DeliveryView:
         """Returns an empty view: no positions are in Kafka."""
@@ -93,9 +96,9 @@ class AtLeastOnceDelivery:
         """Returns all of the splits."""
         return tuple(splits)
 
-    def plan(self, _task: int, _splits: Sequence[Split]) -> AtLeastOncePlan:
+    def plan(self, _task: int, _splits: Sequence[Split]) -> AtLeastOncePlan | FilesPlan:
         """Returns the same plan for every batch."""
-        return AT_LEAST_ONCE
+        return self._plan
 
     def handle_results(self, _batch: Batch, results: Results) -> Results:
         """Returns the results unchanged."""

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from copycat_agent.delivery.base import AsValue, Callbacks, MakeRun
     from copycat_agent.encoding.encoder import Encoder
     from copycat_agent.errors import CopycatError
-    from copycat_agent.logs import Log
     from copycat_agent.model import Batch, Split
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
@@ -72,14 +71,6 @@ class FilesDelivery(AtLeastOnceDelivery):
 
     may_stay = False
     allow_rewind = True
-
-    def __init__(self, connector: str, store: OffsetStore, log: Log, plan: FilesPlan) -> None:
-        super().__init__(connector, store, log)
-        self._plan = plan
-
-    def plan(self, _task: int, _splits: Sequence[Split]) -> FilesPlan:  # type: ignore[override]
-        """Returns the same plan for every batch."""
-        return self._plan
 
 
 class FilesTask:

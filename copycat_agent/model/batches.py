@@ -264,14 +264,14 @@ class DeliveryPlan(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AtLeastOncePlan:
-    """Has no fields: what Kafka acknowledges is settled."""
+    """What Kafka acknowledges is settled. `upload_seconds`: how much longer than by default `kafka.client` lets a record take."""
 
+    upload_seconds: float = 0.0
     guarantee: ClassVar[str] = "at_least_once"
-    upload_seconds: ClassVar[float] = 0.0
 
 
 AT_LEAST_ONCE = AtLeastOncePlan()
-"""The only instance that is needed: it has no fields."""
+"""The plan with Kafka's time-outs as they are by default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,5 +145,6 @@ def transactional_settings(
 
 
 def message_timeout_ms(options: KafkaOptions) -> int:
-    """Returns how long a record may take to be acknowledged, as `kafka.client` says, or by default."""
-    return int(options.client.get("message.timeout.ms") or options.client.get("delivery.timeout.ms") or MESSAGE_TIMEOUT_MS)
+    """Returns how long to wait for a record's acknowledgement: as `kafka.client` says; the default also for 0 (no limit)."""
+    limit = options.client.get("message.timeout.ms") or options.client.get("delivery.timeout.ms") or 0
+    return int(limit) or MESSAGE_TIMEOUT_MS

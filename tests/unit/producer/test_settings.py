@@ -12,7 +12,7 @@ from copycat_agent.formats.lines import LineOptions
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions, OauthOptions, SecretStr, SecurityOptions
 from copycat_agent.producer import ProducerPool
-from copycat_agent.producer.settings import client_settings, producer_settings, transactional_settings
+from copycat_agent.producer.settings import client_settings, message_timeout_ms, producer_settings, transactional_settings
 from tests.rig.oauth import CLIENT_ID, TokenServer
 from tests.rig.oauth import SECRET as OAUTH_SECRET
 
@@ -32,6 +32,11 @@ def test_every_producer_is_idempotent_and_waits_for_all_replicas() -> None:
 
 def test_what_a_definition_says_wins_over_defaults() -> None:
     assert producer_settings(kafka(client={"linger.ms": "77", "compression.type": "zstd"}), "x")["linger.ms"] == "77"
+
+
+@pytest.mark.parametrize("name", ["message.timeout.ms", "delivery.timeout.ms"])
+def test_a_record_that_may_take_for_ever_is_waited_for_as_by_default(name: str) -> None:
+    assert message_timeout_ms(kafka(client={name: "0"})) == message_timeout_ms(kafka())
 
 
 @pytest.mark.parametrize("name", ["enable.idempotence", "acks", "bootstrap.servers", "delivery.report.only.error"])

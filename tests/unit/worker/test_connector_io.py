@@ -12,6 +12,7 @@ import pytest
 
 from copycat_agent import logs
 from copycat_agent.delivery.at_least_once import AtLeastOnceDelivery
+from copycat_agent.model import AT_LEAST_ONCE
 from copycat_agent.worker.connector_io import ConnectorIO
 from copycat_agent.worker.context import ConnectorContext, RestartKeeper, WorkerServices
 from copycat_agent.worker.effects import WaitForChange
@@ -52,7 +53,7 @@ class Waiting:
         unused: Any = None
         tools = WorkerServices(store, unused, unused, unused, unused, make_source=lambda *_: source)
         context = ConnectorContext(self.orders, ConnectorState(log), ConnectorMetrics(), Taps(), log, RestartKeeper(None, lambda: False))
-        self._io = ConnectorIO(definition(root), tools, context, AtLeastOnceDelivery("app", store, log))
+        self._io = ConnectorIO(definition(root), tools, context, AtLeastOnceDelivery("app", store, log, AT_LEAST_ONCE))
 
     def begin(self, until: float, seconds: float = SECONDS, latest: float = math.inf) -> Wait:
         """What the poll loop is asked to wait for first."""

@@ -12,7 +12,7 @@ import pytest
 from copycat_agent import logs
 from copycat_agent.delivery.at_least_once import AtLeastOnceDelivery
 from copycat_agent.errors import BlockedError, FatalError, RetriableError
-from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult, TaskId
+from copycat_agent.model import AT_LEAST_ONCE, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.sources import Changes, Lag
 from copycat_agent.sources.base import Plan
 from copycat_agent.worker.connector_io import ConnectorIO
@@ -138,7 +138,7 @@ class Stepped:
         self.context = ConnectorContext(
             ConnectorCommands(), ConnectorState(log), ConnectorMetrics(), Taps(), log, RestartKeeper(None, lambda: False)
         )
-        self.delivery = AtLeastOnceDelivery("app", cast("OffsetStore", None), log)
+        self.delivery = AtLeastOnceDelivery("app", cast("OffsetStore", None), log, AT_LEAST_ONCE)
         source, delivery = cast("Source", self.source), cast("Delivery", self.delivery)
         self._machine = ConnectorMachine(definition(root), source, delivery, self.context, BEGIN, until_idle=until_idle, careful=False)
         self._steps = self._machine.run()
