@@ -1,8 +1,8 @@
 """Limits of definitions made by clients: which options and files of this host only a definition's file may name.
 
 A client on another host may say which records are sent, how they are made, and to which topic. It must not be able to open files outside
-`api.connect.roots`, to read a secret of this host, or to send a secret elsewhere. So it may set no reference, no address of a broker,
-registry or token endpoint, and no part of an installed package. Values that the file has already may stay.
+`api.connect.roots`, to read a secret of this host, or to make this host write or send anywhere else. So it may set no reference, no
+sink, no address of a broker, registry or token endpoint, and no part of an installed package. Values that the file has already may stay.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions.formatting.editing import is_same, leaves
 from copycat_agent.formats.records import FORMATS
+from copycat_agent.options import Definition
 from copycat_agent.registry import Registry
 from copycat_agent.sources.files.paths.matching import split_pattern
 from copycat_agent.transforms import TRANSFORMS
@@ -23,8 +24,12 @@ IN_ITS_FILE = "this is said in the definition's file alone"
 _REFERENCE = re.compile(r"\$\{\s*(?:env|file|cred)\s*:")
 _SCHEMAS = (("converters", "key", "schema"), ("converters", "value", "schema"))
 """Options with files that are read together with the definition."""
-_FIXED = (*_SCHEMAS, ("kafka",), ("converters", "schema_registry"), ("tests",), ("source", "follow_hard_links"))
-"""These, and options that decide where secrets are sent, or that only the host's administrator can judge."""
+_OPEN = frozenset(("name", "renamed_from", "enabled", "source", "transforms", "record", "converters", "delivery", "errors", "limits"))
+"""Sections that a client may write, within the limits below. A new section belongs to the file until it is named here."""
+_CLOSED = tuple(section for section in Definition.model_fields if section not in _OPEN)
+"""Sections of the file alone: `sink`, `kafka` and `tests`."""
+_FIXED = (*_SCHEMAS, *((section,) for section in _CLOSED), ("converters", "schema_registry"), ("source", "follow_hard_links"))
+"""These, and options that decide where records and secrets are sent, or that only the host's administrator can judge."""
 _SOURCES = ("log_file", "spool_dir")
 _PATHS = (("include",), ("dir",), ("symlink_roots",), ("cleanup", "to"), ("cleanup", "failed_to"))
 _TYPED: tuple[tuple[tuple[str, ...], Registry[Any]], ...] = (
@@ -56,9 +61,9 @@ def files_named(shown: Values, wanted: Values, places: Sequence[tuple[str, ...]]
             yield ".".join(place), IN_ITS_FILE
 
 
-def with_kafka_of(shown: Values, wanted: Values) -> dict[str, object]:
-    """Returns `wanted` with the present section `kafka`. Clients leave out what belongs to the agent; it stays nevertheless."""
-    return {**wanted, "kafka": shown["kafka"]} if "kafka" in shown else dict(wanted)
+def with_closed_of(shown: Values, wanted: Values) -> dict[str, object]:
+    """Returns `wanted` with the present sections that clients may not write. They may leave them out; they stay nevertheless."""
+    return {**wanted, **{section: shown[section] for section in _CLOSED if section in shown}}
 
 
 def _says_else(said: object, before: object) -> bool:

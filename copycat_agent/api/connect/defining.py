@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.api import is_name
 from copycat_agent.api.connect.calls import Call, Reply, WorkerView
-from copycat_agent.api.connect.client_limits import Values, complaints, with_kafka_of
+from copycat_agent.api.connect.client_limits import Values, complaints, with_closed_of
 from copycat_agent.api.connect.connector_views import info_document, known
 from copycat_agent.api.connect.flat_config import CONNECTOR_CLASS, THEIRS, flat_config, flat_kafka
 from copycat_agent.api.connect.nested_config import SAID_TWICE, nested, said_twice, without_parts_of
@@ -171,7 +171,7 @@ def _checked(worker: WorkerView, shown: Values, config: Mapping[str, str]) -> di
     connect = worker.control.options.api.connect
     if found := [_message(option, why) for option, why in complaints(shown, wanted, connect.roots if connect else ())]:
         raise invalid(found)
-    return with_kafka_of(shown, wanted)
+    return with_closed_of(shown, wanted)
 
 
 def _text_of(make: Callable[[], str], agent: AgentOptions) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -329,6 +330,45 @@ def test_no_source_reads_or_cleans_up_elsewhere(ask: Ask, control: MemoryControl
     )
     assert any(words in answer.json["message"] for words in why)
     assert files(control) == before
+
+
+@pytest.mark.parametrize("uri", ["file:///root/.ssh", "s3://good/lake?endpoint_override=http%3A//evil.example&scheme=http", ""])
+@pytest.mark.parametrize("before", ["", "sink: {type: files, uri: s3://good/lake}\n"], ids=["topics", "a store"])
+def test_no_client_chooses_a_place_to_write_to_but_topics(
+    ask: Ask, control: MemoryControl, good: dict[str, str], uri: str, before: str
+) -> None:
+    (control.directory / "app.yaml").write_text(f"name: app\nsource: {{type: kafka, topics: [orders]}}\nrecord: {{topic: t}}\n{before}")
+    control.definitions = MemoryControl(control.directory, control.options).definitions
+    shown, more = files(control), {"sink.type": "files", **({"sink.uri": uri} if uri else {"sink.path": "{@host}"})}
+    config = ask("GET", "/connectors/app/config").json
+    answers = [
+        ask("PUT", "/connectors/app/config", {**config, **more}),
+        ask("PATCH", "/connectors/app/config", more),
+        ask("PATCH", "/connectors/app/config", {"sink": json.dumps({key.removeprefix("sink."): one for key, one in more.items()})}),
+        ask("POST", "/connectors", {"name": "new", "config": {**good, **more}}),
+    ]
+    assert [(answer.status, "sink: this is said in the definition's file alone" in answer.json["message"]) for answer in answers] == [
+        (400, True)
+    ] * 4
+    assert files(control) == shown
+    assert ask("PUT", "/connectors/app/config", config).json["config"] == config
+    assert files(control) == shown
+
+
+def test_a_sink_that_a_client_leaves_out_stays(ask: Ask, control: MemoryControl) -> None:
+    path = control.directory / "app.yaml"
+    path.write_text(
+        "name: app\nsource: {type: kafka, topics: [orders]}\nrecord: {topic: t}\nsink: {type: files, uri: s3://good/lake, path: a}\n"
+    )
+    control.definitions = MemoryControl(control.directory, control.options).definitions
+    config = ask("GET", "/connectors/app/config").json
+    without = {key: value for key, value in config.items() if not key.startswith("sink.")}
+    for body in (without, {**without, "sink.uri": config["sink.uri"]}):
+        assert ask("PUT", "/connectors/app/config", {**body, "limits.records_per_second": 5}).json["config"] == {
+            **config,
+            "limits.records_per_second": "5",
+        }
+    assert ask("PATCH", "/connectors/app/config", {"sink.path": None}).json["config"]["sink.path"] == "a"
 
 
 def test_a_copy_of_a_configuration_may_say_what_agent_yaml_says_of_kafka(ask: Ask, control: MemoryControl) -> None:
