@@ -7,11 +7,13 @@ alone, so that it also serves a file that is no YAML: in doubt it hides too much
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from copycat_agent.definitions.yaml_tree import MappingNode, Mark, Node, Scalar, SyntaxProblem, decode, parse_mapping
 from copycat_agent.display import SHORTEST, SecretMask, is_secret_name
 from copycat_agent.options import HIDDEN, without_login
 from copycat_agent.small_files import read_small_file
@@ -20,6 +22,7 @@ _KEY = re.compile(r"""(?:^|[\s{,?\[-])(["']?)([A-Za-z_][\w.-]{2,60})\1\s*:(?=\s|
 _REFERENCES_ONLY = re.compile(r"""(["']?)(?:\$\{(?:env:\w+|file:[^}]*|cred:[^}]*)\})+\1\s*[,}\]]*\s*(?:#.*)?""")
 _SERVER_LOGIN = re.compile(r"""[^\s,:/'"\[{@]*:[^\s,]*@(?=[\w.-]+:\d|\[[\da-fA-F:]+\])""")
 """User and password before HOST:PORT, where no login belongs (`bootstrap_servers: [u:secret@k1:9092]`)."""
+_COMMENT = re.compile(r"(^|\s)#(.*)")
 LINES_MAX = 2_000
 LINE_CHARACTERS_MAX = 400
 
@@ -93,6 +96,38 @@ class Masker:
     def __call__(self, text: str) -> str:
         """Returns `text` with every known secret, and logins in addresses, hidden."""
         return _SERVER_LOGIN.sub(f"{HIDDEN}@", without_login(SecretMask(self.known).text(text)))
+
+
+def without_secret_values(text: str) -> str:
+    """Returns a definition's text with every value below a password-like name, and every login in an address, hidden: still a definition.
+
+    Values are found by their place in the parsed file, so in brackets and over several lines, too; in comments, and in a file that cannot
+    be parsed, by line.
+    """
+    mask = Masker()
+    try:
+        text = decode(text.encode("utf-8", "replace"))
+        shown = sorted(_shown_otherwise(parse_mapping(text), mask, secret=False), key=lambda one: one[1] == HIDDEN)
+    except SyntaxProblem:
+        return "\n".join(mask(line) for line in masked_lines(text))
+    lines = text.split("\n")
+    for (start, end), instead in sorted(dict(shown).items(), reverse=True):
+        head, tail = lines[start.line - 1][: start.column - 1] + json.dumps(instead), lines[end.line - 1][end.column - 1 :]
+        is_block = end.line > start.line and end.column == 1  # it ends where the next line begins
+        lines[start.line - 1 : end.line] = [head, tail] if is_block else [head + tail]
+    return "\n".join(_COMMENT.sub(lambda found: f"{found[1]}#{mask(masked_lines(found[2])[0])}", line) for line in lines)
+
+
+def _shown_otherwise(node: Node, mask: Masker, *, secret: bool) -> Iterator[tuple[tuple[Mark, Mark], str]]:
+    """Yields begin and end of each scalar that is not shown as it is, and the text in its place. An alias has the place of its anchor."""
+    if isinstance(node, MappingNode):
+        for key, value in node.items.items():
+            yield from _shown_otherwise(value, mask, secret=secret or is_secret_name(key))
+    elif not isinstance(node, Scalar):
+        for item in node.items:
+            yield from _shown_otherwise(item, mask, secret=secret)
+    elif node.text and (shown := HIDDEN if secret else mask(node.text)) != node.text:
+        yield (node.start, node.end), shown
 
 
 SECRET_BYTES_MAX = 64 * 1024

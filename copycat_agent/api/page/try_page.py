@@ -13,7 +13,7 @@ from pathlib import Path
 from copycat_agent.api.page.markup import Html, joined, tag, text_area
 from copycat_agent.api.page.page_frame import Fields, View, ViewContext, ran
 from copycat_agent.converters.schema_options import SchemaFile
-from copycat_agent.display import HIDDEN, SecretMask, is_secret_name
+from copycat_agent.definitions.secret_values import without_secret_values
 from copycat_agent.errors import CopycatError, UnknownConnectorError
 from copycat_agent.small_files import read_small_file
 
@@ -26,7 +26,6 @@ _DEFINITION, _LINES, _SCHEMAS = "definition.yaml", "lines.log", "schemas"
 _TRIED = frozenset({"name", "source", "record", "transforms", "converters", "errors"})
 """Sections of a definition that matter for a sample."""
 _SECTION = re.compile(r"([a-z_]+):")
-_VALUE = re.compile(r"^(\s*(?:-\s+)?[\"']?([\w.-]+)[\"']?\s*:\s+)\S.*$", re.ASCII)
 _EXAMPLE = """\
 name: app
 source: {type: log_file, include: [/var/log/app.log]}
@@ -84,14 +83,9 @@ def _without_secrets(moment: ViewContext, name: str) -> str:
     with contextlib.suppress(OSError, CopycatError):
         text = read_small_file(Path(moment.control.path(name)), _FILE_BYTES_MAX).decode("utf-8", "replace")
     kept, is_kept = [], True
-    for line in text.splitlines():
+    for line in without_secret_values(text).split("\n"):
         if section := _SECTION.match(line):
             is_kept = section[1] in _TRIED
         if is_kept:
-            kept.append(_hidden(line, mask))
-    return "\n".join(kept) + "\n"
-
-
-def _hidden(line: str, mask: SecretMask) -> str:
-    match = _VALUE.match(line)
-    return f"{match[1]}{HIDDEN!r}" if match and is_secret_name(match[2]) else mask.text(line)
+            kept.append(mask.text(line))
+    return "\n".join(kept).rstrip("\n") + "\n"

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from copycat_agent.cli.check import check
 from copycat_agent.definitions import LoadResult, load_agent, load_directory
-from copycat_agent.definitions.secret_values import masked_lines
+from copycat_agent.definitions.secret_values import masked_lines, without_secret_values
 from copycat_agent.display import is_secret_name, render
 from copycat_agent.errors import DefinitionError
 from copycat_agent.options import HIDDEN, AgentOptions, KafkaOptions, SecurityOptions
@@ -257,6 +257,26 @@ def test_what_is_no_secret_is_shown() -> None:
 )
 def test_a_secret_is_hidden_as_far_as_it_reaches(text: str, shown_lines: list[str]) -> None:
     assert list(masked_lines(text)) == shown_lines
+
+
+@pytest.mark.parametrize(
+    ("text", "without"),
+    [
+        ("a: {password: s3cret, b: 1}\nc: 1\n", 'a: {password: "********", b: 1}\nc: 1\n'),
+        ("a:\n  password:\n    s3cret\n    more\n\n  b: 1  # one\n", 'a:\n  password:\n    "********"\n\n  b: 1  # one\n'),
+        ("a:\n  password: |-\n    s3cret\n  # two\n  b: 1\n", 'a:\n  password: "********"\n  # two\n  b: 1\n'),
+        ("password: >\n  s3cret", 'password: "********"'),
+        ('password: "s3cret\n  more"  # three\nb: 1\n', 'password: "********"  # three\nb: 1\n'),
+        ("token: [s3cret, {a: s3cret}]\n", 'token: ["********", {a: "********"}]\n'),
+        ('{url: "jdbc:x://u:s3cret@h/x", key: "{@host}"}\n', '{url: "jdbc:x://********@h/x", key: "{@host}"}\n'),
+        ("b: &s s3cret\npassword: *s\n", 'b: "********"\npassword: *s\n'),
+        ("b: 1 # password: s3cret\n", "b: 1 # password: ********\n"),
+        ("a: {password: s3cret @\nb: 1", "a: {password: ********\nb: 1"),
+    ],
+    ids=range(10),
+)
+def test_a_definition_without_its_secrets_has_the_same_form(text: str, without: str) -> None:
+    assert without_secret_values(text) == without
 
 
 def test_a_literal_secret_is_hidden_wherever_else_it_stands(load: Load) -> None:

@@ -233,6 +233,27 @@ def test_the_form_holds_a_connectors_definition_without_its_secrets(writer: User
     assert writer.ask("/try?connector=none").status == 404
 
 
+@pytest.mark.parametrize(
+    "section",
+    [
+        f"source: {{type: log_file, include: [/var/log/app.log], password: {CANARY}, x: {{token: {CANARY}}}}}",
+        f"source:\n  type: log_file\n  include: [/var/log/app.log]\n  password:\n    {CANARY}\n    {CANARY}",
+        f"transforms:\n  - hash: {{field: user, secret: {CANARY}}}",
+        f'converters: {{schema_registry: {{url: "http://u:{CANARY}@r:8081", basic_auth: {{username: u, password: {CANARY}}}}}}}',
+        f"transforms: []  # password: {CANARY}",
+    ],
+    ids=["in brackets", "on its own line", "in a step", "in a part", "in a comment"],
+)
+def test_the_form_shows_no_secret_however_it_is_written(writer: User, control: MemoryControl, section: str) -> None:
+    path = Path(control.path("app"))
+    kept = [line for line in DEFINITION.splitlines() if not line.startswith(section.partition(":")[0])]
+    path.write_text("\n".join((*kept, section, "errors: {tolerance: all}", "")))
+    read = writer.read("/try?connector=app")
+    assert "tolerance: all" in read.text
+    assert "********" in read.text
+    assert CANARY not in read.text
+
+
 def test_a_child_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_commands, "SECONDS", 3.0)
     pipe = tmp_path / "pipe"
