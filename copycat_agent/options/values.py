@@ -27,6 +27,12 @@ _SECRET_OPTION = re.compile(
     r"([?&][\w%.-]*(?:key|secret|token|passw|credential|signature|\b(?:sas|sig))[\w%.-]*=)[^&\s\"'},\]]+", re.IGNORECASE
 )
 """Options in signed addresses, such as `?X-Amz-Signature=...`."""
+_JDBC_SECRET = re.compile(
+    r"(jdbc:(?:(?!jdbc:).)*?(?:secret|token|passw|pwd|credential|(?:private|pvt|api|access|client)[._-]?key)[\w.-]{0,40}\s{0,4}=).+"
+    r"|(jdbc:oracle:\w+:)[^@/]{0,256}/.*@",
+    re.IGNORECASE,
+)
+"""A secret in the address of a database, and all behind it: each driver has separators of its own. Oracle's login has no // before it."""
 _DURATION_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
@@ -194,8 +200,10 @@ class Options(BaseModel):
 def without_login(text: str) -> str:
     """Returns `text` with user and password of an address hidden, up to the last @ of the line: the password may hold anything.
 
-    It also hides options after the question mark whose names suggest secrets.
+    It also hides options after the question mark whose names suggest secrets, and in the address of a database everything from the first
+    option with such a name.
     """
+    text = _JDBC_SECRET.sub(lambda match: f"{match[1]}{HIDDEN}" if match[1] else f"{match[2]}{HIDDEN}@", text)
     return _SECRET_OPTION.sub(rf"\g<1>{HIDDEN}", _LOGIN.sub(f"//{HIDDEN}@", text))
 
 

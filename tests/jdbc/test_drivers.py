@@ -85,12 +85,17 @@ def test_what_is_neither_is_refused() -> None:
     [
         "jdbc:postgresql://h/d?user=u&password=x", "jdbc:postgresql://u:x@h/d", "jdbc:mysql://address=(host=h)(password=x)/d",
         "jdbc:oracle:thin:scott/tiger@//h:1521/d", "jdbc:sqlserver://h;user=sa;pwd=x", "jdbc:sqlserver://h;accessToken=x",
-        "jdbc:h2:mem:d;PASSWORD=x",
+        "jdbc:h2:mem:d;PASSWORD=x", "jdbc:mysql://h/d?password1=x", "jdbc:redshift:iam://h/d;AccessKeyID=a;SecretAccessKey=x",
     ],
 )  # fmt: skip
 def test_a_url_with_a_secret_in_it_is_refused(url: str) -> None:
     with pytest.raises(ValidationError, match="holds a password"):
         JdbcOptions(url=url, tables=("*",), mode="bulk")
+
+
+@pytest.mark.parametrize("more", ["passwordCharacterEncoding=UTF-8", "allowPublicKeyRetrieval=true", "sslkey=/etc/client.pk8"])
+def test_an_option_about_secrets_is_none(more: str) -> None:
+    JdbcOptions(url=f"jdbc:mysql://h/d?{more}", tables=("*",), mode="bulk")
 
 
 def test_a_database_without_a_known_driver_is_refused_until_one_is_named() -> None:

@@ -11,7 +11,9 @@ from copycat_agent.sources.jdbc.drivers import driver_of, kind_of
 Mode = Literal["bulk", "incrementing", "timestamp", "timestamp_and_incrementing"]
 Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f]+$")]
 
-_SECRET = re.compile(r"(passw(or)?d|pwd|secret|token)\s*=|//[^/@]*:[^/@]*@|^jdbc:oracle:\w+:[^@/]*/[^@]+@", re.IGNORECASE)
+_SECRET = re.compile(
+    r"(passw(or)?d|pwd|secret|token|(pvt|api|client)_?key)(\d*|\w*key)\s*=|//[^/@]*:[^/@]*@|^jdbc:oracle:\w+:[^@/]*/[^@]+@", re.IGNORECASE
+)
 """Passwords and the like, which a URL must not contain."""
 
 

@@ -15,7 +15,7 @@ from copycat_agent.definitions import LoadResult, load_agent, load_directory
 from copycat_agent.definitions.secret_values import masked_lines, without_secret_values
 from copycat_agent.display import is_secret_name, render
 from copycat_agent.errors import DefinitionError
-from copycat_agent.options import HIDDEN, AgentOptions, KafkaOptions, SecurityOptions
+from copycat_agent.options import HIDDEN, AgentOptions, KafkaOptions, SecurityOptions, without_login
 from tests.unit.definitions.conftest import GOOD, Load
 
 CANARY = "c4n4ry-Zq7"
@@ -171,6 +171,36 @@ def test_a_login_in_an_address_is_not_quoted(load: Load, address: str) -> None:
         load_agent(None, {"kafka.bootstrap_servers": (text,)})
     assert CANARY not in str(caught.value)
     assert HIDDEN in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "sqlserver://h:1433;user=sa;password=PASS", "sqlserver://h;password = {a;PASS};user=sa", "db2://h:50000/d:user=u;password=PASS;",
+        "mysql://address=(host=h)(user=u)(password=PASS)/d", "mysql://(host=h,password=a,PASS)/d", "mysql://h/d?password1=PASS",
+        "oracle:thin:scott/PASS@//h:1521/d", "oracle:thin:scott/a@PASS@h:1521:d", "redshift:iam://h/d;AccessKeyID=a;SecretAccessKey=PASS",
+        "mysql://u:PASS@h/d",
+    ],
+)  # fmt: skip
+def test_a_password_in_the_address_of_a_database_is_not_shown(load: Load, address: str) -> None:
+    url = f"jdbc:{address.replace('PASS', CANARY)}"
+    assert CANARY not in without_login(url)
+    for source in (f'{{type: jdbc, url: "{url}", tables: [a], mode: bulk}}', f"\n  type: jdbc\n  mode: bulk\n  tables: [a]\n  url: {url}"):
+        loaded = load(f"name: app\nsource: {source}\nrecord: {{topic: t}}\n")
+        assert ["holds a password" in problem.text for problem in loaded.problems] == [True]
+        assert CANARY not in shown(loaded)
+    options = load(f'name: app\nsource: {{type: datasource, class: "a:B", options: {{u: "{url}"}}}}\nrecord: {{topic: t}}\n')
+    assert CANARY not in json.dumps(options.definitions["app"].masked())
+
+
+@pytest.mark.parametrize("url", ["jdbc:oracle:thin:@//h:1521/d", "jdbc:postgresql://h/d?sslmode=verify-full", "jdbc:sqlserver://h;user=u"])
+def test_the_address_of_a_database_without_a_password_is_shown(url: str) -> None:
+    assert without_login(url) == url
+
+
+@pytest.mark.parametrize("text", ["jdbc:", "jdbc:secret", "jdbc:oracle:thin:"])
+def test_a_long_text_of_addresses_is_masked_in_time(text: str) -> None:
+    assert without_login(text * 100_000) == text * 100_000
 
 
 def test_a_login_before_a_broker_is_not_quoted(load: Load) -> None:
