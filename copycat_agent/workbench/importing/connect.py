@@ -15,6 +15,8 @@ _NEEDLESS = re.compile(
     r"(offset\.|config\.storage|status\.storage|group\.id|plugin\.path|rest\.|listeners|internal\.|task\.shutdown|batch\.size|empty\.poll|file\.buffer|"
     r"errors\.(log|retry|deadletterqueue\.context)|schema\.generation|tasks\.file\.status|fs\.listing\.(class|interval)|value\.schema|key\.schema|connector\.client)"
 )
+_LOGIN = re.compile(r"(https?://)((?:\$\{[^}]*\}|[^/])*)@", re.IGNORECASE)
+"""User and password in the address of a schema registry."""
 _SECURITY = {
     "mechanism": "sasl.mechanism", "ca": "ssl.ca.location", "cert": "ssl.certificate.location", "key": "ssl.key.location",
     "key_password": "ssl.key.password",
@@ -115,14 +117,20 @@ def _registry(config: ConfigNode, side: str, converter: str, made: ImportedDefin
         options["auto_register"] = True
     made.section("converters")[side] = options
     registry = made.section("converters", "schema_registry")
-    registry["url"] = references(config.text(f"{prefix}.schema.registry.url").split(",")[0]) or "http://127.0.0.1:8081"
-    login = config.get(f"{prefix}.basic.auth.user.info") or config.get(f"{prefix}.schema.registry.basic.auth.user.info")
+    address = config.text(f"{prefix}.schema.registry.url")
+    in_url = _LOGIN.match(address)
+    registry["url"] = references(_LOGIN.sub(r"\1", address).split(",")[0]) or "http://127.0.0.1:8081"
+    part = config.get(f"{prefix}.basic.auth.user.info") or config.get(f"{prefix}.schema.registry.basic.auth.user.info")
+    login = as_text(part.plain()) if part is not None else in_url[2] if in_url is not None else ""
     source = config.text(f"{prefix}.basic.auth.credentials.source")
-    if login is not None:
-        user = as_text(login.value).partition(":")[0]
+    if login:
+        user, _, password = login.partition(":")
+        place = part or config.get(f"{prefix}.schema.registry.url")
         registry["basic_auth"] = {
             "username": references(user),
-            "password": secret(login, "registry_password", report, "login of the schema registry"),
+            "password": secret(
+                ConfigNode(password, place.line if place else 0), "registry_password", report, "login of the schema registry"
+            ),
         }
     elif source:
         report.note(

@@ -243,6 +243,35 @@ def test_connect() -> None:
     assert pulse["source"]["pattern"] == ["*.log", "*.txt"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "password"),
+    [
+        ("url=http://reader:s3cret@r1:8081,http://reader:s3cret@r2:8081", "${cred:registry_password}"),
+        ("url=http://reader:s3cret@r1:8081\nvalue.converter.basic.auth.credentials.source=URL", "${cred:registry_password}"),
+        ("url=http://reader:${file:/opt/s.properties:pw}@r1:8081", "${cred:pw}"),
+        ("url=http://r1:8081\nvalue.converter.basic.auth.user.info=reader:s3cret", "${cred:registry_password}"),
+        ("url=http://r1:8081\nvalue.converter.basic.auth.user.info=reader:${file:/opt/s.properties:pw}", "${cred:pw}"),
+    ],
+)
+def test_a_login_of_connects_schema_registry_becomes_a_reference(settings: str, password: str) -> None:
+    text = f"""name=orders
+connector.class=FileStreamSource
+file=/var/log/a.log
+topic=orders
+value.converter=io.confluent.connect.avro.AvroConverter
+value.converter.schema.registry.{settings}
+"""
+    found = PRODUCTS["connect"](text, [])
+    (made,) = found.made
+    registry = made.document["converters"]["schema_registry"]
+    assert registry == {"url": "http://r1:8081", "basic_auth": {"username": "reader", "password": password}}
+    assert ["login of the schema registry" in one.what for one in found.report.notes if one.line == 6 + settings.count("user.info")] == (
+        [True] if password == "${cred:registry_password}" else []
+    )
+    assert "s3cret" not in text_of(made, "x") + str(found.report)
+    assert not found.report.unmapped
+
+
 def test_what_cannot_be_read_says_where() -> None:
     for product, text in (("filebeat", "a: [1\nb"), ("vector", "[sources.a]\nx = = 1\n"), ("connect", "{"), ("fluent-bit", "pipeline: [")):
         with pytest.raises(CopycatError, match="line"):
