@@ -15,6 +15,7 @@ from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir, leave
 from copycat_agent.cli.import_positions import judged, save
 from copycat_agent.definitions import load_content
+from copycat_agent.definitions.formatting.editing import NO_NUMBER, numbers_lost
 from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX
 from copycat_agent.display import visible
 from copycat_agent.errors import CopycatError
@@ -125,7 +126,8 @@ def _renamed(made: tuple[ImportedDefinition, ...]) -> tuple[ImportedDefinition, 
 
 
 def _check(made: ImportedDefinition, text: str, imported: ImportResult) -> None:
-    """Reports what does not load: the user has to know, whoever is at fault."""
+    """Reports what does not load, or would be another value: the user has to know, whoever is at fault."""
+    imported.report.unmapped += [Remark(0, f"{made.name}.yaml {place}", NO_NUMBER) for place in numbers_lost(made.document)]
     loaded = load_content(Path(f"{made.name}.yaml"), text.encode(), AgentOptions(), resolve_env=False)
     for problem in loaded.problems:
         remark = Remark(0, f"{made.name}.yaml line {problem.line}", f"{problem.text}; {problem.hint}" if problem.hint else problem.text)

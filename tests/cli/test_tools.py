@@ -154,6 +154,22 @@ def test_import_for_programs() -> None:
     assert done.exit_code == 1
 
 
+def test_import_writes_numbers_as_numbers_and_tells_of_those_that_a_definition_cannot_hold(tmp_path: Path) -> None:
+    path = tmp_path / "vector.yaml"
+    path.write_text("""\
+sources: {a: {type: file, include: [/var/log/a.log]}}
+transforms: {r: {type: remap, inputs: [a], source: ".small = 0.00001\\n.long = 12345678901234567890"}}
+sinks: {k: {type: kafka, inputs: [r], bootstrap_servers: "k:9092", topic: t, encoding: {codec: json}}}
+""")
+    done = copycat("import", "vector", path, "--format", "json")
+    report = json.loads(done.stdout)
+    assert "- set: {small: 0.00001}" in report["definitions"][0]["text"]
+    assert [(one["what"], one["why"].startswith("a definition holds numbers of up to 18 digits")) for one in report["unmapped"]] == [
+        ("a.yaml transforms.1.set.long", True)
+    ]
+    assert done.exit_code == 1
+
+
 def test_import_reads_what_belongs_to_a_file() -> None:
     alone = copycat("import", "fluent-bit", SHAPES / "fluent-bit.conf")
     assert "parser shop_access" in alone.stderr

@@ -7,7 +7,6 @@ that the connector's definition names already.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -20,7 +19,8 @@ from copycat_agent.api.connect.nested_config import SAID_TWICE, keys_below, nest
 from copycat_agent.api.connect.plugin_views import keys_of
 from copycat_agent.api.guard import StatusError
 from copycat_agent.definitions import Finding, findings_of
-from copycat_agent.definitions.formatting.editing import leaves
+from copycat_agent.definitions.formatting import flow
+from copycat_agent.definitions.formatting.editing import NO_NUMBER, leaves, numbers_lost
 from copycat_agent.errors import DefinitionError, UnknownConnectorError
 from copycat_agent.options import HIDDEN
 from copycat_agent.sources import SOURCES
@@ -101,10 +101,12 @@ def _errors(worker: WorkerView, config: Mapping[str, str], known: Mapping[str, C
     found: dict[str, list[str]] = {key: [SAID_TWICE] for key in said_twice(config, known)}
     for option, why in _limits(worker, config, wanted):
         found.setdefault(THEIRS.get(option, option), []).append(why)
+    for option in numbers_lost(wanted):
+        found.setdefault(THEIRS.get(option, option), []).append(NO_NUMBER)
     if found:
         return found
     try:
-        content = json.dumps(wanted, ensure_ascii=False).encode("utf-8", "replace")
+        content = flow(wanted).encode("utf-8", "replace")
         findings: Iterable[Finding] = findings_of(content, options)
     except (DefinitionError, RecursionError) as error:
         words = error.problems[0].text if isinstance(error, DefinitionError) else "it is too deep"

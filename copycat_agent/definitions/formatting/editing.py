@@ -13,10 +13,11 @@ from itertools import takewhile
 
 from copycat_agent.definitions.formatting.emit import emit, flow, sort_keys
 from copycat_agent.definitions.formatting.tree import Node, YamlBlock, YamlEntry, YamlScalar, read_tree
-from copycat_agent.definitions.yaml_tree import SyntaxProblem, decode, parse_mapping
+from copycat_agent.definitions.yaml_tree import SyntaxProblem, decode, parse_mapping, plain_value
 from copycat_agent.display import HIDDEN
 from copycat_agent.options import Definition
 
+NO_NUMBER = "a definition holds numbers of up to 18 digits before the point and 18 behind it: write this one as a text"
 _REFERENCE, _LITERAL = "${", "$${"
 
 
@@ -185,6 +186,8 @@ def _made(value: object, at: tuple[str, ...]) -> Node:
         return _block([YamlEntry(_text(key), _made(one, (*at, key)), 0, 0) for key, one in value.items()], is_map=True)
     if isinstance(value, list):
         return _block([YamlEntry(None, _made(one, (*at, str(number))), 0, 0) for number, one in enumerate(value)], is_map=False)
+    for _ in numbers_lost(value):
+        raise UneditableError(".".join(at), NO_NUMBER)
     return YamlScalar(flow(value), "", "")
 
 
@@ -205,6 +208,11 @@ def _key(value: object) -> str:
 def is_same(one: object, other: object) -> bool:
     """Returns whether two JSON values are equal: true is not 1."""
     return _key(one) == _key(other)
+
+
+def numbers_lost(value: object) -> Iterator[str]:
+    """Yields the dotted places of numbers, as JSON has them, that a definition cannot hold: it would read them as texts."""
+    return (place for place, one in leaves(value) if isinstance(one, int | float) and plain_value(flow(one)) != one)
 
 
 def leaves(value: object, at: tuple[str, ...] = ()) -> Iterator[tuple[str, object]]:

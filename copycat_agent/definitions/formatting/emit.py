@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from functools import lru_cache
 
 import yaml
@@ -128,11 +129,12 @@ def quoted(text: str) -> str:
 
 
 def flow(value: object) -> str:
-    """Returns a plain value on one line. A number with its original text keeps that."""
+    """Returns a plain value on one line. A number with its original text keeps that; none gets an exponent, which would make it a text."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int | float):
-        return str(getattr(value, "text", value))
+        text = str(getattr(value, "text", value))
+        return text if "e" not in text else f"{Decimal(text):f}" if value % 1 else f"{Decimal(text):f}.0"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{written(str(name))}: {flow(inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, list | tuple):

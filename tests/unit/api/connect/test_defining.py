@@ -332,6 +332,34 @@ def test_no_source_reads_or_cleans_up_elsewhere(ask: Ask, control: MemoryControl
     assert files(control) == before
 
 
+def test_a_number_stays_a_number(ask: Ask, control: MemoryControl, good: dict[str, str]) -> None:
+    numbers = {"a": 0.00001, "b": 1e16, "c": 1e-18, "d": 999999999999999999, "e": 1.5}
+    config = {**good, "transforms.0.set": json.dumps(numbers), "transforms.1.sample": "0.00001"}
+    assert ask("PUT", "/connector-plugins/log_file/config/validate", {**config, "name": "new"}).json["error_count"] == 0
+    assert ask("POST", "/connectors", {"name": "new", "config": config}).status == 201
+    definition = control.definition("new")
+    assert definition.transforms[0].masked()["set"] == numbers
+    shown = ask("GET", "/connectors/new/config").json
+    before = files(control)
+    assert ask("PUT", "/connectors/new/config", shown).status == 200
+    assert files(control) == before
+
+
+@pytest.mark.parametrize("number", ["12345678901234567890", "1e22", "1e-19", "1e-300", "NaN", "-Infinity"])
+def test_a_number_that_a_definition_cannot_hold_is_refused_by_its_key(
+    ask: Ask, control: MemoryControl, good: dict[str, str], number: str
+) -> None:
+    before, more = files(control), {"transforms.0.set": f'{{"a": {number}}}'}
+    for answer in (
+        ask("POST", "/connectors", {"name": "new", "config": {**good, **more}}),
+        ask("PATCH", "/connectors/app/config", more),
+    ):
+        assert (answer.status, "transforms.0.set.a: a definition holds numbers of up to 18 digits" in answer.json["message"]) == (400, True)
+    assert files(control) == before
+    looked = ask("PUT", "/connector-plugins/log_file/config/validate", {**good, **more, "name": "new"})
+    assert looked.json["error_count"] == 1
+
+
 @pytest.mark.parametrize("uri", ["file:///root/.ssh", "s3://good/lake?endpoint_override=http%3A//evil.example&scheme=http", ""])
 @pytest.mark.parametrize("before", ["", "sink: {type: files, uri: s3://good/lake}\n"], ids=["topics", "a store"])
 def test_no_client_chooses_a_place_to_write_to_but_topics(
