@@ -44,13 +44,17 @@ def _changed(options: Options, shown: Mapping[str, Any], prefix: str) -> Iterato
 
     `shown` are the masked values.
     """
+    for key, value, text, default in _set_in(options, shown):
+        inner = list(_below(value, text, prefix + key))
+        yield from inner or ([] if isinstance(default, Options) else [(prefix + key, {})])
+
+
+def _set_in(options: Options, shown: Mapping[str, Any]) -> Iterator[tuple[str, object, object, object]]:
+    """Yields key, value, masked value and default of `type`, and of each value that is not the default."""
     for name, field in type(options).model_fields.items():
-        value, text = getattr(options, name), shown.get(name)
-        default = field.get_default(call_default_factory=True)
-        if text is None or (value == default and name != "type"):
-            continue
-        inner = list(_below(value, text, prefix + key_of(name, field)))
-        yield from inner or ([] if isinstance(default, Options) else [(prefix + key_of(name, field), {})])
+        value, text, default = getattr(options, name), shown.get(name), field.get_default(call_default_factory=True)
+        if text is not None and (value != default or name == "type"):
+            yield key_of(name, field), value, text, default
 
 
 def _below(value: object, text: object, key: str) -> Iterator[tuple[str, object]]:
@@ -67,8 +71,10 @@ def _below(value: object, text: object, key: str) -> Iterator[tuple[str, object]
 
 
 def _said(value: object, text: object) -> object:
-    """Returns a value of a map; of a section the values that are not defaults."""
-    return dict(_changed(value, text, "")) if isinstance(value, Options) and isinstance(text, dict) else text
+    """Returns a value of a map; of a section, and of the sections in it, the values that are not defaults."""
+    if not isinstance(value, Options) or not isinstance(text, dict):
+        return text
+    return {key: _said(inner, one) for key, inner, one, _ in _set_in(value, text)}
 
 
 def as_text(value: object) -> str:

@@ -332,6 +332,19 @@ def test_no_source_reads_or_cleans_up_elsewhere(ask: Ask, control: MemoryControl
     assert files(control) == before
 
 
+@pytest.mark.parametrize(
+    "step", ["{keep_if: {level: {not: [DEBUG, TRACE]}}}", "{set: {a: x}, if: {level: {not: {matches: ^D}, exists: true}}}"]
+)
+def test_a_configuration_as_it_is_shown_is_taken(ask: Ask, control: MemoryControl, step: str) -> None:
+    path = control.directory / "app.yaml"
+    path.write_text(path.read_text().replace("  headers", f"transforms: [{{json: {{}}}}, {step}]\n#"))
+    control.definitions = MemoryControl(control.directory, control.options).definitions
+    config = ask("GET", "/connectors/app/config").json
+    assert ask("PUT", "/connector-plugins/log_file/config/validate", config).json["error_count"] == 0
+    assert ask("POST", "/connectors", {"name": "new", "config": {**config, "name": "new"}}).status == 201
+    assert control.definition("new").transforms == control.definition("app").transforms
+
+
 def test_a_number_stays_a_number(ask: Ask, control: MemoryControl, good: dict[str, str]) -> None:
     numbers = {"a": 0.00001, "b": 1e16, "c": 1e-18, "d": 999999999999999999, "e": 1.5}
     config = {**good, "transforms.0.set": json.dumps(numbers), "transforms.1.sample": "0.00001"}

@@ -38,6 +38,11 @@ def test_what_is_the_default_is_not_told() -> None:
         ("transforms: [{json: {}}]", {"transforms.0.json": "{}"}),
         ("transforms: [{logfmt: {}}, {set: {a.b: x}}]", {"transforms.0.logfmt": "{}", "transforms.1.set.a.b": "x"}),
         ("transforms: [{drop_if: {path: {matches: ^/h}}}]", {"transforms.0.drop_if.path": '{"matches": "^/h"}'}),
+        ("transforms: [{keep_if: {a: {not: [b, c]}}}]", {"transforms.0.keep_if.a": '{"not": {"any_of": ["b", "c"]}}'}),
+        (
+            "transforms: [{drop_if: {a: {not: {gt: 5.5}, exists: true}}}]",
+            {"transforms.0.drop_if.a": '{"exists": true, "not": {"gt": 5.5}}'},
+        ),
         ("converters: {value: json}\ntransforms: [{json: {}}]", {"converters.value.type": "json"}),
         ("errors: {tolerance: all, dlq: {topic: bad}}", {"errors.tolerance": "all", "errors.dlq.topic": "bad"}),
         ("kafka: {client: {linger.ms: 5}}", {"kafka.client.linger.ms": "5"}),
