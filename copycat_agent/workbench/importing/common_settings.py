@@ -84,12 +84,15 @@ def go_layout(text: str) -> str | None:
     )
 
 
-def globs_of(pattern: str) -> list[str] | None:
-    """Returns a regular expression for file names as patterns with *, ? and [...]; None if these cannot express it."""
+def globs_of(pattern: str) -> tuple[list[str], bool]:
+    """Returns a regular expression for file names as patterns with *, ? and [...], and whether they mean the same; "*" if none is near."""
+    stands_apart = re.search(r"\\d\+|(?<!\.)\*", pattern)  # [0-9]* is a digit and anything, and [a-z]* one letter and anything
     bare = re.sub(r"\.\*|\.\+", "*", pattern.removeprefix("^").removesuffix("$")).replace("\\.", ".").replace("\\d+", "[0-9]*")
     either = re.fullmatch(r"([^(]*)\((?:\?:)?([^()]*)\)([^()]*)", bare)
     globs = [f"{either[1]}{one}{either[3]}" for one in either[2].split("|")] if either else [bare]
-    return None if any(re.search(r"[\\(){}|+?]", glob) or not glob for glob in globs) else globs
+    if any(re.search(r"[\\(){}|+?]", glob) or not glob for glob in globs):
+        return ["*"], False
+    return globs, not stands_apart
 
 
 def name_of(text: str, default: str) -> str:
@@ -110,6 +113,16 @@ def references(text: str) -> str:
         return f"${{env:{name}{':-' + default.removeprefix('-') if sign else ''}}}"
 
     return _REFERENCE.sub(ours, text)
+
+
+def constant(value: Any) -> Any:  # noqa: ANN401 - any value in a file
+    """Returns what `set` and `headers` need to make this value: its texts as templates, in which only references are not literal."""
+    if isinstance(value, str):
+        parts = re.split(r"((?<!\$)\$\{[^}]*\})", value)
+        return "".join(part if number % 2 else part.replace("{", "{{").replace("}", "}}") for number, part in enumerate(parts))
+    if isinstance(value, dict):
+        return {key: constant(inner) for key, inner in value.items()}
+    return [constant(inner) for inner in value] if isinstance(value, list) else value
 
 
 def secret(part: ConfigNode | None, name: str, report: ImportReport, what: str) -> str | None:

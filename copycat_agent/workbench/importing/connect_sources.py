@@ -123,12 +123,10 @@ def _pattern(config: ConfigNode, key: str, made: ImportedDefinition, report: Imp
     part, pattern = config.get(key), config.text(key)
     if part is None:
         return
-    globs = globs_of(pattern)
-    if globs is None:
-        report.cannot(
-            part, f"{key}: {pattern}", "source.pattern takes *, ? and [...], or a list of such patterns: all files are read for now"
-        )
-        globs = ["*"]
+    globs, is_same = globs_of(pattern)
+    if not is_same:
+        why = f"source.pattern takes *, ? and [...], or a list of such patterns: {' and '.join(globs)} for now, which means other names"
+        report.cannot(part, f"{key}: {pattern}", why)
     made.section("source")["pattern"] = globs[0] if len(globs) == 1 else globs
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from copycat_agent.workbench.importing import common_settings
-from copycat_agent.workbench.importing.common_settings import pattern_of
+from copycat_agent.workbench.importing.common_settings import constant, pattern_of
 from copycat_agent.workbench.importing.imported import ConfigNode, ImportedDefinition, ImportReport
 
 _CASTS = {
@@ -92,7 +92,7 @@ def _timestamp_router(options: ConfigNode, made: ImportedDefinition, report: Imp
 def _insert_field(options: ConfigNode, made: ImportedDefinition, _: ImportReport) -> bool:
     fields: dict[str, str] = {}
     if name := options.text("static.field"):
-        fields[name] = options.text("static.value")
+        fields[name] = constant(options.text("static.value"))
     for key, template in (
         ("offset.field", "{@offset}"),
         ("timestamp.field", "{@read_time}"),
@@ -174,7 +174,7 @@ def _timestamp_converter(options: ConfigNode, made: ImportedDefinition, _: Impor
 
 
 def _insert_header(options: ConfigNode, made: ImportedDefinition, _: ImportReport) -> bool:
-    made.section("record", "headers")[options.text("header")] = options.text("value.literal").replace("{", "{{").replace("}", "}}")
+    made.section("record", "headers")[options.text("header")] = constant(options.text("value.literal"))
     return True
 
 

@@ -9,7 +9,15 @@ from typing import Any
 
 from copycat_agent.options import format_size
 from copycat_agent.workbench.importing import common_settings
-from copycat_agent.workbench.importing.common_settings import duration_of, keep_lines, name_of, pattern_of, references, template_of
+from copycat_agent.workbench.importing.common_settings import (
+    constant,
+    duration_of,
+    keep_lines,
+    name_of,
+    pattern_of,
+    references,
+    template_of,
+)
 from copycat_agent.workbench.importing.filebeat_steps import ProcessorSteps
 from copycat_agent.workbench.importing.imported import ConfigNode, ImportedDefinition, ImportReport, ImportResult, as_text, of_yaml
 
@@ -190,7 +198,7 @@ def _multiline(part: ConfigNode, source: dict[str, Any], report: ImportReport) -
     if match in ("after", "previous"):
         rule: dict[str, Any] = {"start" if negate else "continues": pattern}
     else:
-        rule = {"ends": pattern if negate else f"^(?!.*(?:{pattern}))" if not pattern.startswith("^") else f"^(?!{pattern[1:]})"}
+        rule = {"ends": pattern if negate else f"^(?!.*(?:{pattern}))"}
     if lines := part.text("max_lines"):
         rule |= {"max_lines": int(lines) if lines.isdigit() else 500, "on_too_long": "truncate"}
     if timeout := duration_of(part.text("timeout")):
@@ -203,7 +211,7 @@ def _multiline(part: ConfigNode, source: dict[str, Any], report: ImportReport) -
 def _set_fields(fields: ConfigNode, made: ImportedDefinition, report: ImportReport, prefix: str) -> None:
     values = fields.plain()
     if isinstance(values, dict):
-        made.step(set={f"{prefix}{key}": references(value) if isinstance(value, str) else value for key, value in values.items()})
+        made.step(set={f"{prefix}{key}": constant(references(value) if isinstance(value, str) else value) for key, value in values.items()})
     else:
         report.cannot(fields, "fields", "names and values are expected: write a set step")
 
@@ -215,7 +223,7 @@ def _shape(part: ConfigNode, made: ImportedDefinition, root: ConfigNode, report:
         if fields is not None:
             _set_fields(fields, made, report, "" if under_root else "fields.")
         if tags := owner.texts("tags"):
-            made.step(set={"tags": tags})
+            made.step(set={"tags": constant(tags)})
     steps = ProcessorSteps(made, report)
     for processor in (*part.each("processors"), *root.each("processors")):
         steps.add(processor)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from copycat_agent.workbench.importing.common_settings import Matcher, any_pattern, dissect, go_layout, joined, references
+from copycat_agent.workbench.importing.common_settings import Matcher, any_pattern, constant, dissect, go_layout, joined, references
 from copycat_agent.workbench.importing.imported import ConfigNode, ImportedDefinition, ImportReport
 
 _TYPES = {"integer": "int", "long": "bigint", "float": "double", "double": "double", "string": "string", "boolean": "bool"}
@@ -99,15 +99,16 @@ class ProcessorSteps:
         target = part.text("target", "fields")
         fields: Mapping[str, Any] = part.take("fields") or {}
         names = {
-            (f"{target}.{key}" if target else key): references(value) if isinstance(value, str) else value for key, value in fields.items()
+            (f"{target}.{key}" if target else key): constant(references(value) if isinstance(value, str) else value)
+            for key, value in fields.items()
         }
         self.made.step(set=names, if_=condition)
 
     def _add_tags(self, part: ConfigNode, condition: Matcher | None) -> None:
-        self.made.step(set={part.text("target", "tags"): part.texts("tags")}, if_=condition)
+        self.made.step(set={part.text("target", "tags"): constant(part.texts("tags"))}, if_=condition)
 
     def _add_labels(self, part: ConfigNode, condition: Matcher | None) -> None:
-        self.made.step(set={f"labels.{key}": value for key, value in (part.take("labels") or {}).items()}, if_=condition)
+        self.made.step(set={f"labels.{key}": constant(value) for key, value in (part.take("labels") or {}).items()}, if_=condition)
 
     def _decode_json_fields(self, part: ConfigNode, condition: Matcher | None) -> None:
         target = part.get("target")

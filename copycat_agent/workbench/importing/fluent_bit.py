@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from copycat_agent.workbench.importing import common_settings
-from copycat_agent.workbench.importing.common_settings import duration_of, name_of, references, ruby_pattern
+from copycat_agent.workbench.importing.common_settings import constant, duration_of, name_of, references, ruby_pattern
 from copycat_agent.workbench.importing.fluent_bit_steps import Section, add_filter, parser_step
 from copycat_agent.workbench.importing.imported import (
     ConfigNode,
@@ -243,7 +243,7 @@ def _output(part: ConfigNode, made: ImportedDefinition, report: ImportReport) ->
             "a record goes to one: the first is taken; record.topic may be a template with allowed_topics",
         )
     if key := part.text("message_key"):
-        made.section("record")["key"] = key.replace("{", "{{").replace("}", "}}")
+        made.section("record")["key"] = constant(references(key))
     if field := part.text("message_key_field"):
         made.section("record")["key"] = f"{{{field}}}"
     if field := part.text("topic_key"):

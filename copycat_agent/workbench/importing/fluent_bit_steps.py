@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from copycat_agent.workbench.importing.common_settings import references, ruby_pattern
+from copycat_agent.workbench.importing.common_settings import constant, references, ruby_pattern
 from copycat_agent.workbench.importing.imported import ConfigNode, ImportedDefinition, ImportReport, as_text
 
 _TYPES = {"integer": "int", "float": "double", "bool": "bool", "string": "string", "hex": "string"}
@@ -197,7 +197,7 @@ def _rule(key: str, first: str, second: str) -> dict[str, Any]:
         return {"rename": {first: second}}
     if key in ("copy", "hard_copy"):
         return {"set": {second: f"{{{first}}}"}}
-    return {"default" if key == "add" else "set": {first: references(second).replace("${env:HOSTNAME}", "{@host}")}}
+    return {"default" if key == "add" else "set": {first: constant(references(second)).replace("${env:HOSTNAME}", "{@host}")}}
 
 
 def _nest(part: ConfigNode, made: ImportedDefinition, report: ImportReport) -> None:

@@ -70,10 +70,11 @@ def _tail(conf: ConfigNode, made: ImportedDefinition, report: ImportReport) -> N
     for group in conf.text("filegroups").split():
         part, path = conf.get(f"filegroups.{group}"), references(conf.text(f"filegroups.{group}"))
         directory, _, name = path.rpartition("/")
-        globs = globs_of(name)
-        if part is not None and globs is None:
-            report.cannot(part, f"filegroups.{group}", "source.include takes *, ? and [...]: all files of the directory are read for now")
-        include += [f"{directory}/{glob}" for glob in globs or ["*"]]
+        globs, is_same = globs_of(name)
+        if part is not None and not is_same:
+            why = f"source.include takes *, ? and [...]: {' and '.join(globs)} for now, which means other names"
+            report.cannot(part, f"filegroups.{group}", why)
+        include += [f"{directory}/{glob}" for glob in globs]
     source = made.section("source")
     source |= {"type": "log_file", "include": include or ["/var/log/*.log"]}
     if conf.flag("skipToEnd"):
@@ -95,10 +96,10 @@ def _spool(conf: ConfigNode, made: ImportedDefinition, report: ImportReport) -> 
         report.note(conf.get("fileSuffix"), "fileSuffix", "a file that is read stays as it is, and is known again: it gets no suffix")
         source["exclude"] = [f"*{conf.text('fileSuffix', '.COMPLETED')}"]
     if (part := conf.get("includePattern")) is not None:
-        globs = globs_of(conf.text("includePattern"))
-        if globs is None:
-            report.cannot(part, "includePattern", "source.pattern takes *, ? and [...]: all files are read for now")
-        source["pattern"] = globs or ["*"]
+        source["pattern"], is_same = globs_of(conf.text("includePattern"))
+        if not is_same:
+            why = f"source.pattern takes *, ? and [...]: {' and '.join(source['pattern'])} for now, which means other names"
+            report.cannot(part, "includePattern", why)
 
 
 def _sink(agent: str, channels: list[str], properties: Parts, made: ImportedDefinition, report: ImportReport) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from copycat_agent.definitions.formatting import format_text
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import AgentOptions
 from copycat_agent.workbench.importing import PRODUCTS, ImportResult, text_of
-from copycat_agent.workbench.importing.common_settings import dissect, duration_of, go_layout, pattern_of, references
+from copycat_agent.workbench.importing.common_settings import dissect, duration_of, globs_of, go_layout, pattern_of, references
 from copycat_agent.workbench.importing.vrl import matcher_of, statements, steps_of
 
 SHAPES = Path(__file__).parent / "shapes"
@@ -270,6 +271,68 @@ value.converter.schema.registry.{settings}
     )
     assert "s3cret" not in text_of(made, "x") + str(found.report)
     assert not found.report.unmapped
+
+
+@pytest.mark.parametrize(
+    ("pattern", "globs", "is_same"),
+    [
+        (r"^orders-.*\.csv$", ["orders-*.csv"], True),
+        (r".+\.(csv|tsv)", ["*.csv", "*.tsv"], True),
+        (r"[a-z].*", ["[a-z]*"], True),
+        (r"^orders-\d+\.csv$", ["orders-[0-9]*.csv"], False),
+        (r"^[a-z]*\.csv$", ["[a-z]*.csv"], False),
+        (r"ab*", ["ab*"], False),
+        (r"[a-z]+\.csv", ["*"], False),
+    ],
+)
+def test_a_pattern_of_names_that_means_others_here_is_told(pattern: str, globs: list[str], is_same: bool) -> None:
+    assert globs_of(pattern) == (globs, is_same)
+    spool = "name=o\nconnector.class=c.SpoolDirLineDelimitedSourceConnector\ninput.path=/in\nfinished.path=/f\nerror.path=/e\ntopic=o\n"
+    escaped = pattern.replace("\\", "\\\\")
+    flume = "a.sources=s\na.sinks=k\na.channels=c\na.sources.s.type=TAILDIR\na.sources.s.channels=c\na.sources.s.filegroups=g\n"
+    flume += f"a.sources.s.filegroups.g=/in/{escaped}\na.sinks.k.type=org.apache.flume.sink.kafka.KafkaSink\na.sinks.k.channel=c\n"
+    for product, text in (("connect", f"{spool}input.file.pattern={escaped}\n"), ("flume", flume)):
+        found = PRODUCTS[product](text, [])
+        assert ["for now, which means other names" in one.why for one in found.report.unmapped] == [True] * (not is_same), product
+
+
+@pytest.mark.parametrize(("negate", "ends"), [(False, ["a", "b+"]), (True, ["+ a", "b\\\\"])])
+def test_lines_that_go_on_with_the_next_one_end_where_filebeat_ends_them(negate: bool, ends: list[str]) -> None:
+    text = f"filebeat.inputs: [{{type: log, paths: [/a], multiline: {{pattern: '^\\+|\\\\$', negate: {negate}, match: before}}}}]\n"
+    (made,) = PRODUCTS["filebeat"](text.replace("True", "true").replace("False", "false"), []).made
+    rule = made.document["source"]["multiline"]["ends"]
+    assert [line for line in ("a", "+ a", "b+", "b\\\\") if re.search(rule, line)] == ends
+
+
+FILEBEAT = (
+    "filebeat.inputs: [{type: log, paths: [/a], fields: {a: 'x{b}y', c: ['{d}', 1]}}]\nprocessors: [add_labels: {labels: {e: '{f}'}}]\n"
+)
+SPOOL = """name=o
+connector.class=FileStreamSource
+file=/a
+topic=o
+transforms=a
+transforms.a.type=org.apache.kafka.connect.transforms.InsertField$Value
+transforms.a.static.field=a
+transforms.a.static.value=x{b}y
+"""
+
+
+@pytest.mark.parametrize(
+    ("product", "text", "values"),
+    [
+        ("connect", SPOOL, [{"a": "x{{b}}y"}]),
+        ("filebeat", FILEBEAT, [{"fields.a": "x{{b}}y", "fields.c": ["{{d}}", 1]}, {"labels.e": "{{f}}"}]),
+        (
+            "fluent-bit",
+            "[INPUT]\n  Name tail\n  Path /a\n[FILTER]\n  Name modify\n  Match *\n  Set a x{b}y${C}\n",
+            [{"a": "x{{b}}y${env:C}"}],
+        ),
+    ],
+)
+def test_braces_of_a_constant_name_no_field(product: str, text: str, values: list[dict[str, Any]]) -> None:
+    made = PRODUCTS[product](text, []).made[0]
+    assert [step["set"] for step in made.document["transforms"] if "set" in step] == values
 
 
 def test_what_cannot_be_read_says_where() -> None:
