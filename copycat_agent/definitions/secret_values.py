@@ -18,7 +18,7 @@ from copycat_agent.display import SHORTEST, SecretMask, is_secret_name
 from copycat_agent.options import HIDDEN, without_login
 from copycat_agent.small_files import read_small_file
 
-_KEY = re.compile(r"""(?:^|[\s{,?\[-])(["']?)([A-Za-z_][\w.-]{2,60})\1\s*:(?=\s|$)|[{,]\s*(["'])([A-Za-z_][\w.-]{2,60})\3\s*:""")
+_KEY = re.compile(r"""(?:^|[\s{,?\[-])(["']?)([A-Za-z_][\w.-]{2,60})\1\s*:(?=\s|$)|(?:^|[{,?\[-])\s*(["'])([A-Za-z_][\w.-]{2,60})\3\s*:""")
 _REFERENCES_ONLY = re.compile(r"""(["']?)(?:\$\{(?:env:\w+|file:[^}]*|cred:[^}]*)\})+\1\s*[,}\]]*\s*(?:#.*)?""")
 _SERVER_LOGIN = re.compile(r"""[^\s,:/'"\[{@]*:[^\s,]*@(?=[\w.-]+:\d|\[[\da-fA-F:]+\])""")
 """User and password before HOST:PORT, where no login belongs (`bootstrap_servers: [u:secret@k1:9092]`)."""

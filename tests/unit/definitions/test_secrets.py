@@ -80,6 +80,8 @@ BROKEN = [
     f"- password: {CANARY}\n",
     f"kafka: {{security: {{'password': {CANARY} @@ }}\n",
     f'kafka: {{security: {{"password":"{CANARY}" @@ }}\n',
+    f"kafka:\n  security:\n    'password':'{CANARY}'\n",
+    f'kafka:\n  - "password":"{CANARY}"\n',
     f"kafka: {{security: {{password: {CANARY}\n",
     f"client_secret: {CANARY}\x1b\n",
     f"client_secret:\t{CANARY}\n",
