@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import Any
 
 from copycat_agent.api.connect.calls import Call, Reply, WorkerView, not_found
@@ -108,7 +109,7 @@ def status_document(view: WorkerView, name: str, state: str = "") -> dict[str, A
 def task_number(call: Call) -> int:
     """Returns the task number in the address. As with Jersey, anything else is 404."""
     text = call.named["task"]
-    number = int(text) if text.isascii() and text.lstrip("-+").isdigit() and len(text) <= len("-2147483648") else None
+    number = int(text) if re.fullmatch(r"[-+]?[0-9]{1,10}", text) else None
     if number is None or not -(2**31) <= number < 2**31:
         raise not_found("HTTP 404 Not Found")
     return number

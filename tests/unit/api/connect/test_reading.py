@@ -207,6 +207,8 @@ def test_health_tells_of_a_worker_that_starts_and_one_that_hangs(
         ("/connectors/app/tasks/7/status", "No status found for task app-7"),
         ("/connectors/app/tasks/-1/status", "No status found for task app--1"),
         ("/connectors/app/tasks/x/status", "HTTP 404 Not Found"),
+        ("/connectors/app/tasks/--5/status", "HTTP 404 Not Found"),
+        ("/connectors/app/tasks/+-5/status", "HTTP 404 Not Found"),
         ("/connectors/app/tasks/99999999999/status", "HTTP 404 Not Found"),
         ("/connectors/app/tasks/%D9%A3/status", "HTTP 404 Not Found"),
         ("/connector-plugins/nobody/config", "Unknown plugin nobody."),
