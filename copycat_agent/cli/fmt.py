@@ -15,7 +15,7 @@ from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import say_problems, use_color
 from copycat_agent.definitions import load_content
 from copycat_agent.definitions.formatting import MeaningChangedError, format_text
-from copycat_agent.definitions.secret_values import masked_lines
+from copycat_agent.definitions.secret_values import Masker, masked_lines
 from copycat_agent.definitions.writing import rewrite
 from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX, SyntaxProblem
 from copycat_agent.display import visible
@@ -142,7 +142,9 @@ def _rewrite(name: str, content: bytes, made: bytes, outcome: _Outcome) -> None:
 
 
 def _diff(name: str, content: bytes, made: bytes) -> str:
-    old, new = (masked_lines(one.decode(errors="replace").replace("\r\n", "\n")) for one in (content, made))
+    texts = (one.decode(errors="replace").replace("\r\n", "\n") for one in (content, made))
+    mask = Masker()  # which hides logins in addresses
+    old, new = ([mask(line) for line in masked_lines(text)] for text in texts)
     lines = difflib.unified_diff(old, new, f"{visible(name)} as it is", f"{visible(name)} formatted", lineterm="")
     return "".join(f"{line}\n" for line in lines)
 

@@ -63,8 +63,17 @@ def test_fmt_can_only_look(ugly: Path, option: str) -> None:
     assert copycat("fmt", option, ugly).exit_code == 0
 
 
-def test_fmt_shows_no_secret_in_a_diff(ugly: Path) -> None:
-    ugly.write_text(UGLY + "kafka: {security: {password: 'sesame123'}}\n", "utf-8")
+@pytest.mark.parametrize(
+    "section",
+    [
+        "kafka: {security: {password: 'sesame123'}}",
+        "kafka:\n  security: {\n    'password':'sesame123'}",
+        "converters:   {schema_registry: {url: 'http://u:sesame123@r:1'}}",
+        "kafka: {bootstrap_servers:   ['u:sesame123@k1:9092']}",
+    ],
+)
+def test_fmt_shows_no_secret_in_a_diff(ugly: Path, section: str) -> None:
+    ugly.write_text(f"{UGLY}{section}\n", "utf-8")
     assert "sesame" not in copycat("fmt", "--diff", ugly).output
 
 
