@@ -141,9 +141,10 @@ def unscaled(value: object, precision: int, scale: int) -> int:
         raise UnfitValueError(msg)
     sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
-    shift = exponent + scale
-    while shift < 0 and digits and digits[-1] == 0:
-        digits, shift = digits[:-1], shift + 1
+    kept, shift = len(digits), exponent + scale
+    while shift < 0 and kept and digits[kept - 1] == 0:
+        kept, shift = kept - 1, shift + 1
+    digits = digits[:kept]
     if not any(digits):
         return 0
     if shift < 0:

@@ -176,7 +176,7 @@ def _scale(value: Decimal | int) -> int:
         return 0
     exponent = value.as_tuple().exponent
     if -exponent > _DIGITS:  # type: ignore[operator] # of a finite number
-        exponent = value.normalize().as_tuple().exponent
+        exponent = value.normalize(_PRECISE).as_tuple().exponent
     return min(max(0, -exponent), _DIGITS)  # type: ignore[operator]
 
 

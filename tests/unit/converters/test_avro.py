@@ -317,6 +317,13 @@ def test_a_decimal_of_more_digits_than_python_reads_is_refused_and_never_another
         write(logical("bytes", "decimal", precision=20_000, scale=0), Decimal("1" * digits))
 
 
+def test_a_decimal_may_end_with_millions_of_zeros() -> None:
+    cents = logical("bytes", "decimal", precision=6, scale=2)
+    assert write(cents, Decimal("1.10" + "0" * 2_000_000)) == write(cents, Decimal("1.10"))
+    with pytest.raises(UnfitValueError, match="more than 2 digits behind"):
+        write(cents, Decimal("1.101" + "0" * 2_000_000))
+
+
 def test_a_whole_number_that_float_would_change_is_refused() -> None:
     assert write("float", 2**24) == write("float", float(2**24))
     with pytest.raises(UnfitValueError, match="more digits than float holds"):

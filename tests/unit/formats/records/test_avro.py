@@ -6,7 +6,7 @@ import io
 import json
 import uuid
 from datetime import UTC, date, datetime, time
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import fastavro
@@ -130,6 +130,20 @@ def test_a_decimal_keeps_digits_beyond_its_precision() -> None:
     assert read_all(FORM, data).values == [{"v": Decimal(value)}]
     schema["fields"][0]["type"]["scale"] = 2  # type: ignore[index]
     assert read_all(FORM, with_block(schema, 1, number(19) + value.to_bytes(19, "big"))).values == [{"v": Decimal(f"{value // 100}.89")}]
+
+
+@given(st.binary(min_size=4000, max_size=4200).flatmap(lambda data: st.sampled_from([data, data * 3, b"\xff" + data * 5])))
+@settings(max_examples=examples(20), deadline=None)
+def test_a_long_decimal_has_all_its_digits(data: bytes) -> None:
+    schema = {"type": "bytes", "logicalType": "decimal", "precision": 100_000, "scale": 2}
+    expected = Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-2, Context(prec=100_000))
+    assert read_all(FORM, with_block(schema, 1, number(len(data)) + data)).values == [{"value": expected}]
+
+
+def test_a_decimal_of_millions_of_digits_is_damage_at_once() -> None:
+    data = b"\x7f" * 2**24
+    found = read_all(FORM, with_block({"type": "bytes", "logicalType": "decimal", "precision": 9}, 1, number(len(data)) + data))
+    assert (found.values, "cannot be decoded" in found.damage) == ([], True)
 
 
 def test_records_that_are_none_have_one_field() -> None:

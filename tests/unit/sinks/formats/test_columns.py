@@ -199,6 +199,12 @@ def test_a_declared_column_takes_its_type_only(tmp_path: Path, type_: str, value
     assert files.close() == []
 
 
+def test_zeros_behind_the_digits_of_a_decimal_are_none_too_many(tmp_path: Path) -> None:
+    digits = "0.123456789012345678901234567891"
+    (file,) = write(tmp_path, [{"d": Decimal(digits + "0" * 10)}])
+    assert (types_of(file), read(file)) == ({"d": "decimal128(38, 30)"}, [{"d": Decimal(digits)}])
+
+
 def test_maps_of_any_keys_come_back(tmp_path: Path) -> None:
     rows: list[Any] = [{"m": [{"key": 1, "value": {"t": {"k": "x"}}}], "s": {"deep": [{"k": 1}]}}, {"m": [], "s": None}, {"m": None}]
     schema = schema_of(m="map<int, struct<t: map<string, string>>>", s="struct<deep: array<map<string, int>>>")
