@@ -22,6 +22,8 @@ AvroType = str | list[Any] | dict[str, Any]
 _TRIES_MAX = 200_000
 """How many types of unions may be tried in vain for one value: more than a value of 1 MiB needs, and no more than a second's work. In a
 schema that contains itself each level of a value could double them."""
+_DEFAULTS_MAX = 2**20
+"""The most values and bytes of all defaults of a schema: one of 2 kB, of records within each other, has more than memory holds."""
 _PLAIN: dict[str, Write] = {
     "null": avro_numbers.null, "boolean": avro_numbers.boolean, "int": avro_numbers.integer, "long": avro_numbers.long,
     "float": avro_numbers.single, "double": avro_numbers.double, "bytes": avro_numbers.binary, "string": avro_numbers.string,
@@ -65,6 +67,7 @@ class Compiler:
         self._drops = drops
         self._strict = Compiler(named, drops=False) if drops else self
         self._records: dict[str, Write] = {}
+        self._defaults_left = _DEFAULTS_MAX
         self._tries: _TryBudget = self._strict.tries if drops else _TryBudget()
 
     @property
@@ -158,6 +161,13 @@ class Compiler:
 
     def _written_default(self, type_: AvroType, default: Any) -> bytes:  # noqa: ANN401 - JSON
         """Writes a default from the schema's JSON: of a union the first type that accepts it, bytes as text of Latin-1."""
+        data = self._default_bytes(type_, default)
+        self._defaults_left -= 1 + len(data)
+        if self._defaults_left < 0:
+            raise BadSchemaError(f"its defaults have more than {_DEFAULTS_MAX} values and bytes")
+        return data
+
+    def _default_bytes(self, type_: AvroType, default: Any) -> bytes:  # noqa: ANN401 - JSON
         if isinstance(type_, list):
             return self._default_of_union(type_, default)
         full = self._named.get(type_, type_) if isinstance(type_, str) else self._named.get(type_.get("name", ""), type_)

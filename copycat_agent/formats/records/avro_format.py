@@ -36,6 +36,8 @@ CAREFUL_BYTES = 2**20
 """Bytes of lists beyond which their values are counted while they are read."""
 VALUES_MAX = 2**21
 """The most numbers, texts and lists in one record, if they are counted: each may take 200 bytes of memory, and only one of the file."""
+FREE_MAX = 2**14
+"""The most nulls and records in one record that take no bytes, so that no data bounds them."""
 _PLACES_MAX = 64
 
 
@@ -76,6 +78,10 @@ def _reading_of(written: str) -> AvroReadOptions:
     if walk.is_unbounded:
         msg = "an array's items take no bytes in it, so nothing bounds their number"
         raise BadAvroSchemaError(msg)
+    counting = _SchemaWalk(named, free=1)
+    counting.smallest(plain)
+    if any(counting.sizes[name] - size > FREE_MAX for name, size in walk.sizes.items()):
+        raise BadAvroSchemaError(f"a record would hold more than {FREE_MAX} nulls and records that take no bytes in it")
     parsed = fastavro.parse_schema(_ours(bare))
     is_record = isinstance(plain, dict) and plain["type"] in ("record", "error")
     decode = slow.schemaless_reader if walk.is_recursive else fastavro.schemaless_reader
@@ -84,18 +90,23 @@ def _reading_of(written: str) -> AvroReadOptions:
 
 
 class _SchemaWalk:
-    """Computes the fewest bytes of a value, and whether a type contains itself."""
+    """Computes the fewest bytes of a value, and whether a type contains itself. `free` is what a null and the frame of a record count.
 
-    def __init__(self, named: dict[str, Any]) -> None:
+    `sizes` are those of records, by name. Each is walked once: types that name others twice would double the work at each level.
+    """
+
+    def __init__(self, named: dict[str, Any], free: int = 0) -> None:
         self._named = named
+        self._free = free
         self._within: list[str] = []
+        self.sizes: dict[str, int] = {}
         self.is_recursive = self.is_unbounded = self.has_lists = False
 
     def smallest(self, schema: AvroType) -> int:
         if isinstance(schema, list):
             return 1 + min((self.smallest(branch) for branch in schema), default=0)
         if isinstance(schema, str):
-            return self._named_size(schema) if schema in self._named else int(schema != "null")  # text has its length, an enum its index
+            return self._named_size(schema) if schema in self._named else int(schema != "null") or self._free  # an enum has its index
         type_ = schema["type"]
         if type_ in ("record", "error"):
             return self._named_size(schema["name"])
@@ -112,10 +123,11 @@ class _SchemaWalk:
         if name in self._within:
             self.is_recursive = True
             return 1  # through a union or a list, else no such value is finite
-        self._within.append(name)
-        size = sum([self.smallest(field["type"]) for field in schema["fields"]])
-        self._within.pop()
-        return size
+        if name not in self.sizes:
+            self._within.append(name)
+            self.sizes[name] = self._free + sum([self.smallest(field["type"]) for field in schema["fields"]])
+            self._within.pop()
+        return self.sizes[name]
 
 
 def _valid(written: str, bare: AvroType) -> str:

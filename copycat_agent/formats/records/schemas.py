@@ -27,6 +27,8 @@ AvroType = str | list[Any] | dict[str, Any]
 ANY = "variant"
 """The type of values of more than one type, or of a type that contains itself."""
 
+LETTERS_MAX = 2**18
+"""The most letters of names in the types of one schema: a schema of 2 kB that names its types twice has more than memory holds."""
 _DIGITS = 38
 
 _AVRO = {
@@ -148,6 +150,7 @@ def avro_columns(schema: AvroType, named: Mapping[str, Any], is_read: Callable[[
     """Returns the columns of a parsed Avro schema: its fields, or one named `value` if it is not a record.
 
     `named` are its named types by full name; `is_read` returns whether a logical type is understood, else its underlying type counts.
+    Columns of records that would have more than `LETTERS_MAX` letters of names, with those before them, are `ANY`.
     """
     types = _AvroTypes(named, is_read)
     if isinstance(schema, dict) and schema["type"] in ("record", "error"):
@@ -155,15 +158,24 @@ def avro_columns(schema: AvroType, named: Mapping[str, Any], is_read: Callable[[
     return (types.column("value", schema),)
 
 
+class _TooLongError(Exception):
+    pass
+
+
 class _AvroTypes:
     def __init__(self, named: Mapping[str, Any], is_read: Callable[[dict[str, Any]], bool]) -> None:
         self._named = named
         self._is_read = is_read
         self._within: list[str] = []
+        self._letters = 0
 
     def column(self, name: str, schema: AvroType) -> Column:
         nullable = schema == "null" or (isinstance(schema, list) and "null" in schema)
-        return Column(name, self.of(schema), nullable)
+        try:
+            return Column(name, self.of(schema), nullable)
+        except _TooLongError:
+            self._within.clear()
+            return Column(name, ANY, nullable)
 
     def of(self, schema: AvroType) -> str:  # noqa: PLR0911 - a table of kinds
         if isinstance(schema, list):
@@ -190,6 +202,9 @@ class _AvroTypes:
             return self.of(schema)
         if name in self._within:
             return ANY
+        self._letters += sum(len(field["name"]) + 1 for field in schema["fields"])
+        if self._letters > LETTERS_MAX:
+            raise _TooLongError
         self._within.append(name)
         fields = struct_of((field["name"], self.of(field["type"])) for field in schema["fields"])
         self._within.pop()

@@ -305,6 +305,20 @@ def test_the_default_of_a_union_may_be_of_any_of_its_types() -> None:
     assert write(schema, {}) == b"\x02"
 
 
+def with_defaults(depth: int) -> Any:
+    """A record whose default holds the next one twice, and so on."""
+    schema = record(("x", "null", None), name=f"r{depth}")
+    for level in reversed(range(depth)):
+        schema = record(("a", schema, {}), ("b", f"r{level + 1}", {}), name=f"r{level}")
+    return record(("v", schema, {}), ("x", "long"))
+
+
+def test_defaults_of_records_within_each_other_are_bounded() -> None:
+    assert write(with_defaults(10), {"x": 1}) == b"\2"
+    with pytest.raises(BadSchemaError, match="its defaults have more than"):
+        write(with_defaults(60), {"x": 1})
+
+
 @pytest.mark.parametrize("schema", [record(("c", "r", {})), {"type": "array", "items": 5}])
 def test_a_schema_that_cannot_be_compiled_says_so(schema: Any) -> None:
     with pytest.raises(BadSchemaError):

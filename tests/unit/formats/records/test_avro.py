@@ -18,7 +18,7 @@ from copycat_agent.errors import DamageError
 from copycat_agent.formats import Parsed, Unparsed
 from copycat_agent.formats.records import FORMATS, AvroOptions, build_format
 from copycat_agent.formats.records.avro_blocks import HEADER_BYTES, BlockMarks
-from copycat_agent.formats.records.avro_format import VALUES_MAX
+from copycat_agent.formats.records.avro_format import FREE_MAX, VALUES_MAX
 from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Bytes, ranges, read_all, resumes
 
@@ -168,6 +168,37 @@ def test_a_type_that_contains_itself_is_read_and_its_depth_is_bounded() -> None:
     assert found.schema.columns[1].type == "struct<id: int, next: variant>"
     deep = read_all(FORM, with_block(NODE, 2, b"\x02\x00" + b"\x02\x02" * 10**6 + b"\x02\x00"))
     assert (deep.values, "a record nests too deep" in deep.damage) == ([{"id": 1, "next": None}], True)
+
+
+def twice_named(depth: int, *fields: dict[str, Any], optional: bool = True) -> Any:
+    """A record that holds the next one twice, and so on: written out, the last one is there 2 to the power of `depth` times."""
+    schema: Any = {"type": "record", "name": f"r{depth}", "fields": list(fields)}
+    for level in reversed(range(depth)):
+        types = (schema, f"r{level + 1}")
+        inner = [{"name": name, "type": ["null", type_] if optional else type_} for name, type_ in zip("ab", types, strict=True)]
+        schema = {"type": "record", "name": f"r{level}", "fields": inner}
+    return schema
+
+
+def test_types_that_are_named_twice_at_each_level_are_read() -> None:
+    few = read_all(FORM, with_block(twice_named(2, {"name": "x", "type": "long"}), 1, b"\0\2\0\0"))
+    assert few.values == [{"a": None, "b": {"a": None, "b": None}}]
+    assert few.schema is not None
+    leaf = "struct<a: struct<x: bigint>, b: struct<x: bigint>>"
+    assert [column.type for column in few.schema.columns] == [leaf, leaf]
+    many = read_all(FORM, with_block(twice_named(60, {"name": "x", "type": "long"}), 1, b"\0\0"))
+    assert many.values == [{"a": None, "b": None}]
+    assert many.schema is not None
+    assert [column.type for column in many.schema.columns] == ["variant", "variant"]
+
+
+def test_records_of_no_bytes_within_records_of_no_bytes_are_bounded() -> None:
+    few = twice_named(2, {"name": "x", "type": "null"}, optional=False)
+    inner = {"a": {"x": None}, "b": {"x": None}}
+    assert read_all(FORM, with_block(few, 1, b"")).values == [{"a": inner, "b": inner}]
+    many = [twice_named(60, {"name": "x", "type": "null"}, optional=False), "null"]
+    row = {"type": "record", "name": "row", "fields": [{"name": "v", "type": many}]}
+    assert f"more than {FREE_MAX} nulls and records that take no bytes" in read_all(FORM, with_block(row, 1, b"\0")).damage
 
 
 def damage_of(data: bytes, form: Any = FORM) -> str:
