@@ -19,7 +19,8 @@ class DecodedValue(NamedTuple):
 
 ValueReader = Callable[[bytes], DecodedValue]
 ValuesReader = Callable[[Sequence[bytes]], tuple[list[Any], "list[Schema | None] | None"]]
-"""Returns the decoded values and the schema of each; None instead of schemas where no value names one."""
+"""Returns the decoded values and the schema of each; None instead of schemas where no value names one. Where it takes long there are fewer
+values than were given, the first ones, at least one."""
 """Both raise RetriableError when a schema registry does not answer. A value whose schema it does not have is an `Unparsed`."""
 
 

@@ -27,6 +27,8 @@ AGAIN_SECONDS = 0.5
 """Time after which an absent schema is requested once more: it may have been registered just now, on another node of the registry."""
 ABSENT_SECONDS = 10.0
 """Time for which an absent schema is not requested again: many records may name it."""
+READ_SECONDS = 5.0
+"""Time after which values are returned, though others are left: absent schemas take time, and a read that gives nothing is given up."""
 _HINT = "was it written with a schema registry? else set converters.value: json, or leave it out"
 _ABSENT_HINT = "was it written with another registry? correct converters.schema_registry.url, or register the schema there"
 
@@ -44,7 +46,11 @@ class RegisteredReader:
 
     def read_all(self, values: Sequence[bytes]) -> tuple[list[Any], list[Schema | None] | None]:
         """Implements `ValuesReader`."""
-        found = list(map(self.read, values))
+        found, until = [], time.monotonic() + READ_SECONDS
+        for data in values:
+            found.append(self.read(data))
+            if time.monotonic() > until:
+                break
         return [one.value for one in found], [one.schema for one in found]
 
     def read(self, data: bytes) -> DecodedValue:

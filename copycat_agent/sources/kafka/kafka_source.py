@@ -250,7 +250,11 @@ class KafkaSource:
                 records, size_bytes = records + len(one.values), size_bytes + weight
                 self._record_bytes[stretch.key] = size_bytes / records
                 for run in _parts(one, weight):
-                    yield self._enveloped(run, weight if run is one else _weight(run)), run.offsets[-1] + 1
+                    left = run
+                    while left.values:
+                        found = self._enveloped(left, weight if left is one else _weight(left))
+                        yield found, found.ends[-1]
+                        left = left.part(slice(len(found.ends), None))
 
     def verify(self, stretch: Stretch) -> None:
         """Asks for the topic's id, by a client of its own: nobody closes the source in a task. One that was only deleted is good."""
@@ -266,18 +270,25 @@ class KafkaSource:
             raise _made_anew(topic, self._options)
 
     def _enveloped(self, run: ReceivedRun, size_bytes: int) -> EnvelopedRun:
-        """Returns the records with their decoded values; with the values' bytes where no converter reads them."""
-        envelopes = Envelopes(run.keys, run.headers, run.timestamps_ms)
+        """Returns the records with their decoded values; with the values' bytes where no converter reads them.
+
+        Only the first ones if the converter takes long, up to the value that it did not read.
+        """
+        values, schemas, raw = run.values, None, None
+        if self._read is not None:
+            has_nulls = None in run.values
+            given = [value for value in run.values if value is not None] if has_nulls else run.values
+            values, schemas = self._read(cast("Sequence[bytes]", given))
+            if len(values) < len(given):
+                present = [index for index, value in enumerate(run.values) if value is not None]
+                run = run.part(slice(present[len(values)]))
+                size_bytes = _weight(run)
+            if has_nulls:
+                values, schemas = _with_nulls(run.values, values), None if schemas is None else _with_nulls(run.values, schemas)
+            raw = run.values
         weight = size_bytes + sum(map(_headers_bytes, filter(None, run.headers)))
-        ends = [offset + 1 for offset in run.offsets]
-        if self._read is None:
-            return EnvelopedRun(run.values, envelopes, ends, weight)
-        if None not in run.values:
-            values, schemas = self._read(cast("Sequence[bytes]", run.values))
-            return EnvelopedRun(values, envelopes, ends, weight, run.values, schemas)
-        values, schemas = self._read([value for value in run.values if value is not None])
-        values, schemas = _with_nulls(run.values, values), None if schemas is None else _with_nulls(run.values, schemas)
-        return EnvelopedRun(values, envelopes, ends, weight, run.values, schemas)
+        envelopes = Envelopes(run.keys, run.headers, run.timestamps_ms)
+        return EnvelopedRun(values, envelopes, [offset + 1 for offset in run.offsets], weight, raw, schemas)
 
     def apply(self, stretch: Stretch, position: int | None, *, finished: bool) -> Position:
         offset = stretch.end if finished else stretch.start if position is None else position

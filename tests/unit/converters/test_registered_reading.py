@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 from datetime import UTC, datetime
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import fastavro
@@ -15,7 +17,7 @@ from copycat_agent.converters import registered_reading
 from copycat_agent.converters.base import Reference, RegistrySchema
 from copycat_agent.converters.proto_fields import writer_of
 from copycat_agent.converters.proto_form import compile_proto, message_indexes, message_of
-from copycat_agent.converters.registered_reading import RegisteredReader
+from copycat_agent.converters.registered_reading import AGAIN_SECONDS, READ_SECONDS, RegisteredReader
 from copycat_agent.converters.registry_access import AbsentError, RegisteredSchema
 from copycat_agent.errors import BlockedError
 from copycat_agent.formats.draft import Unparsed
@@ -214,6 +216,24 @@ def test_an_absent_schema_makes_bad_records_without_a_question_for_each(monkeypa
         assert isinstance(value, Unparsed)
         assert value.why == "schema 7: it is not there"
     assert registry.asked == 2
+
+
+def test_what_is_decoded_is_returned_before_all_absent_schemas_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(registered_reading, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    read = reader("avro", Forgetful(10_000), monkeypatch)
+    values = [b"\0" + number.to_bytes(4, "big") for number in range(500)]
+    begins = []
+    while values:
+        begins.append(now[0])
+        found, schemas = read.read_all(values)
+        assert (len(schemas or ()), {type(one) for one in found}) == (len(found), {Unparsed})
+        values = values[len(found) :]
+    assert max(end - begin for begin, end in pairwise([*begins, now[0]])) <= READ_SECONDS + AGAIN_SECONDS
 
 
 @pytest.mark.usefixtures("at_once")
