@@ -33,6 +33,10 @@ RUN_ROWS = 1024
 """The most rows read at a time, whatever the file says of their size: repeated values are stored once, and count as nothing there."""
 REPEATED_BYTES = 64 * 2**20
 """The most memory that repeated values, which may be large, may take in the rows that are read at a time."""
+ROW_BYTES = 64 * 2**20
+"""The most bytes of a row, on average over its row group."""
+VALUES_MAX = 2**21
+"""The most values of the rows that are read at a time, and of a row, on average over its row group: nulls in a list take no bytes there."""
 COLUMN_BYTES = 2**16
 """How many bytes of a column are read at a time."""
 _MAGIC = b"PAR1"
@@ -100,29 +104,25 @@ class _Reading:
     def _from(self, group: int) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch | None]]:
         for index in range(group, len(self.starts) - 1):
             count = self.starts[index + 1] - self.starts[index]
+            columns = self._columns(index)
+            values = sum([column.num_values for column in columns])
+            if values > VALUES_MAX * count or sum([column.total_uncompressed_size for column in columns]) > ROW_BYTES * count:
+                raise _damaged(f"a row has more than {VALUES_MAX} values or {ROW_BYTES} bytes", None, self.first)
             size = max(1, self.reader.metadata.row_group(index).total_byte_size)
-            rows = max(1, min(RUN_ROWS, RUN_BYTES * count // size, REPEATED_BYTES // self._heaviest(index)))
+            least = min(RUN_BYTES * count // size, VALUES_MAX * count // max(1, values), REPEATED_BYTES // _heaviest(columns))
+            rows = max(1, min(RUN_ROWS, least))
             batches = self.reader.iter_batches(rows, [index], self.names, use_threads=False)
             if self.finer is None:
                 yield from zip(batches, itertools.repeat(None), strict=False)
             else:
                 yield from zip(batches, self.finer.iter_batches(rows, [index], list(self.old), use_threads=False), strict=True)
 
-    def _heaviest(self, group: int) -> int:
-        """Returns the most that a single value, stored once and repeated, may take: writers omit the extremes of values over 4 KiB."""
+    def _columns(self, group: int) -> list[pq.ColumnChunkMetaData]:
+        """Returns what the file says of the columns of a row group that are read."""
         row_group = self.reader.metadata.row_group(group)
         columns = [row_group.column(index) for index in range(row_group.num_columns)]
-        return max(
-            (
-                column.total_uncompressed_size
-                for column in columns
-                if column.physical_type == "BYTE_ARRAY"
-                and column.has_dictionary_page
-                and not (column.statistics and column.statistics.has_min_max)
-                and column.path_in_schema.partition(".")[0] in self.names
-            ),
-            default=1,
-        )
+        begins = tuple(f"{name}." for name in self.names)
+        return [column for column in columns if f"{column.path_in_schema}.".startswith(begins)]
 
     def advance(self, start: int) -> bool:
         """Holds the next rows instead, those with row `start` or later ones. Returns False at the end. Raises whatever pyarrow raises."""
@@ -140,6 +140,20 @@ class _Reading:
 
     def _values(self, name: str, batch: pa.RecordBatch, finer: pa.RecordBatch | None) -> list[Any]:
         return instants(batch.column(name), finer.column(name)) if finer is not None and name in self.old else values(batch.column(name))
+
+
+def _heaviest(columns: list[pq.ColumnChunkMetaData]) -> int:
+    """Returns the most that a single value, stored once and repeated, may take: writers omit the extremes of values over 4 KiB."""
+    return max(
+        (
+            column.total_uncompressed_size
+            for column in columns
+            if column.physical_type == "BYTE_ARRAY"
+            and column.has_dictionary_page
+            and not (column.statistics and column.statistics.has_min_max)
+        ),
+        default=1,
+    )
 
 
 class ParquetFormat(FileFormat):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from copycat_agent.errors import FileError
 from copycat_agent.formats.draft import Parsed
 from copycat_agent.formats.records import ParquetOptions, build_format
-from copycat_agent.formats.records.parquet_format import PACKED_BYTES, RUN_ROWS
+from copycat_agent.formats.records.parquet_format import PACKED_BYTES, ROW_BYTES, RUN_ROWS, VALUES_MAX
 from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Bytes, ranges, read_all, resumes
 
@@ -257,3 +257,25 @@ def test_a_large_value_that_is_stored_once_and_repeated_takes_little_memory() ->
     sizes = [len(frame.values) for frame in FORM.frames(Bytes(out.getvalue()), 0, 2**62) if isinstance(frame, Parsed)]
     assert sum(sizes) == 200
     assert max(sizes) <= 64
+
+
+def test_rows_of_many_values_that_take_no_bytes_are_read_a_few_at_a_time() -> None:
+    table = pa.table({"a": pa.array([[None] * 100_000] * 100, pa.list_(pa.int64())), "b.c": range(100)})
+    frames = [frame for frame in FORM.frames(Bytes(written(table, compression="zstd")), 0, 2**62) if isinstance(frame, Parsed)]
+    assert [row["b.c"] for frame in frames for row in frame.values] == list(range(100))
+    assert max(len(frame.values) for frame in frames) <= VALUES_MAX // 100_000
+
+
+@pytest.mark.parametrize("large", [pa.array([[None] * (VALUES_MAX + 1)], pa.list_(pa.int64())), pa.array([b"\0" * (ROW_BYTES + 1)])])
+def test_a_row_of_more_values_or_bytes_than_memory_should_hold_is_damage_and_the_rows_before_it_come(large: pa.Array) -> None:
+    file = io.BytesIO()
+    table = pa.table({"n": [1], "a.b": large})
+    with pq.ParquetWriter(file, table.schema, compression="zstd", use_dictionary=False, write_statistics=False) as writer:
+        writer.write_table(pa.table({"n": [0], "a.b": pa.array([None], large.type)}))
+        writer.write_table(table)
+    found = read_all(FORM, file.getvalue())
+    assert (found.values, "a row has more than 2097152 values or 67108864 bytes (record 2)" in found.damage) == (
+        [{"n": 0, "a.b": None}],
+        True,
+    )
+    assert read_all(build_format(ParquetOptions(columns=("n",))), file.getvalue()).values == [{"n": 0}, {"n": 1}]
