@@ -26,7 +26,8 @@ from copycat_agent.options import FROM_YAML, Options, TypeAdapter, ValidationErr
 
 _SHOWN: tuple[Loc, ...] = (
     ("name",), ("source", "include"), ("source", "exclude"), ("record", "topic"), ("record", "allowed_topics"),
-    ("errors", "dlq", "topic"), ("kafka", "bootstrap_servers"), ("tests",),
+    ("errors", "dlq", "topic"), ("kafka", "bootstrap_servers"), ("source", "kafka", "bootstrap_servers"), ("source", "topics"),
+    ("source", "dir"), ("source", "uri"), ("sink", "uri"), ("sink", "path"), ("converters", "schema_registry", "url"), ("tests",),
 )  # fmt: skip
 """Places whose values show in logs, reasons and metrics while the agent runs, or in `test`, without a masker."""
 ONLINE = ("delivery", "limits", "kafka")

@@ -126,7 +126,11 @@ def test_a_secret_in_an_ordinary_option_is_masked_too(load: Load, environ: dict[
 SHOWN = [
     "name: 'REF'", "source: {type: log_file, include: ['/x', '/logs/REF']}", "source: {type: log_file, include: [/x], exclude: ['REF']}",
     "record: {topic: 'REF'}", "record: {topic: 'logs.REF'}", "record: {topic: a, allowed_topics: [a, 'REF']}",
-    "errors: {dlq: {topic: 'REF'}}", "kafka: {bootstrap_servers: ['REF:1']}",
+    "errors: {dlq: {topic: 'REF'}}", "kafka: {bootstrap_servers: ['REF:1']}", "source: {type: kafka, topics: ['REF']}",
+    "source: {type: kafka, topics: [a], kafka: {bootstrap_servers: ['REF:1']}}",
+    "source: {type: spool_dir, dir: '/REF', format: lines, cleanup: {policy: delete}}",
+    "source: {type: objects, uri: 's3://REF', format: lines}",
+    "converters: {value: {type: avro}, schema_registry: {url: 'http://REF'}}",
 ]  # fmt: skip
 
 
@@ -153,6 +157,14 @@ def test_a_secret_cannot_stand_where_values_are_logged(
 def test_the_environment_may_stand_where_values_are_logged(load: Load, section: str) -> None:
     loaded = load(with_section(section.replace("REF", "${env:V}")), environ={"V": "value"})
     assert not loaded.problems
+
+
+@pytest.mark.parametrize("field", ["uri: 's3://x/REF/'", "uri: 's3://x/y/', path: 'REF'"])
+def test_a_secret_cannot_stand_in_the_address_of_files(load: Load, environ: dict[str, str], field: str) -> None:
+    text = f"name: app\nsource: {{type: kafka, topics: [t]}}\nsink: {{type: files, {field}}}\n"
+    loaded = load(text.replace("REF", "${cred:kafka_password}"), environ=environ)
+    assert [each.code for each in loaded.problems] == ["secret-place"]
+    assert not load(text.replace("REF", "${env:V}"), environ={"V": "value"}).problems
 
 
 def test_a_secret_cannot_be_the_agents_broker_address(tmp_path: Path, environ: dict[str, str]) -> None:
