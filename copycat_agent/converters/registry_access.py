@@ -190,17 +190,14 @@ class AbsentError(BlockedError):
 
 def registry_of(options: SchemaRegistryOptions) -> SchemaRegistry:
     """Returns the registry of these options: one per process, address and login."""
-    login, oauth = options.basic_auth, options.oauth
-    hidden = login.password if login else None, options.key_password, oauth.client_secret if oauth else None
-    key = (options.model_dump_json(), *(one.get_secret_value() if one else None for one in hidden))
     with _guard:
         if len(_registries) >= _REGISTRIES_MAX:
             _registries.clear()
-        return _registries.setdefault(key, SchemaRegistry(options))
+        return _registries.setdefault(options, SchemaRegistry(options))
 
 
 _guard = threading.Lock()
-_registries: dict[tuple[str | None, ...], SchemaRegistry] = {}
+_registries: dict[SchemaRegistryOptions, SchemaRegistry] = {}
 
 
 def _client(options: SchemaRegistryOptions, tokens: Tokens | None) -> SchemaRegistryClient:

@@ -10,6 +10,7 @@ import yaml
 
 from copycat_agent import oauth as token_cache
 from copycat_agent.converters import CONVERTERS, Converter, Site, build_converter
+from copycat_agent.converters.registry_access import registry_of
 from copycat_agent.definitions import load_file
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.options import AgentOptions, SchemaRegistryOptions
@@ -58,6 +59,26 @@ def topic() -> str:
 
 def oauth(server: TokenServer, **over: Any) -> dict[str, Any]:
     return {"token_url": server.token_url, "client_id": CLIENT_ID, "client_secret": SECRET, **over}
+
+
+def with_secret(name: str, secret: str) -> SchemaRegistryOptions:
+    token = {"token_url": "https://login.example.test/token", "client_id": CLIENT_ID}
+    more: dict[str, Any] = {
+        "basic_auth": {"username": "u", "password": secret},
+        "key_password": secret,
+        "client_secret": {**token, "client_secret": secret},
+        "assertion": {**token, "method": "jwt_bearer", "assertion": {"key_file": "/k.pem", "key_password": secret}},
+    }
+    return SchemaRegistryOptions.model_validate(
+        {"url": "http://127.0.0.1:1", ("oauth" if name in ("client_secret", "assertion") else name): more[name]}
+    )
+
+
+@pytest.mark.parametrize("name", ["basic_auth", "key_password", "client_secret", "assertion"])
+def test_a_corrected_secret_is_used_at_once(name: str) -> None:
+    first = registry_of(with_secret(name, "old"))
+    assert registry_of(with_secret(name, "old")) is first
+    assert registry_of(with_secret(name, "new")) is not first
 
 
 def test_a_registry_is_asked_with_a_token_that_is_fetched_once(
