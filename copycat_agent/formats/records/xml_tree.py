@@ -13,6 +13,8 @@ from copycat_agent.formats.text import TAIL_BYTES
 MOST_DEPTH = 200
 """Most nested elements in a record. The JSON writer takes no more than 254."""
 _MOST_OUTER_DEPTH = 10_000
+MOST_NAMES, MOST_LETTERS = 200_000, 2**24
+"""The most different names of elements and attributes, and their letters: the parser keeps all of them to the end of the file."""
 _BOTH = tuple("/>".encode(codec) for codec in ("ascii", "utf-16-le", "utf-16-be"))
 _CLOSE = {"<".encode(codec): ">".encode(codec) for codec in ("utf-16-le", "utf-16-be")}
 """The end of an end tag by its beginning."""
@@ -129,6 +131,10 @@ class XmlTree:
             raise DamageError(f"a tag or a comment is longer than max_bytes, at byte {self._parser.CurrentByteIndex}")
         if self.start >= 0 and self._head is None and self.fed - self.start > self._max_bytes:
             self._pass_long()
+        names = self._parser.intern
+        if len(names) > MOST_NAMES or sum(map(len, names)) > MOST_LETTERS:
+            words = f"more than {MOST_NAMES} different names of elements and attributes, or {MOST_LETTERS} letters of them"
+            raise DamageError(f"{words}, before byte {self.fed}", "have data written as text or values of attributes, not as names")
 
     @property
     def fed(self) -> int:

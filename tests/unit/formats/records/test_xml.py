@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from copycat_agent.formats import LongLine, Parsed, Unparsed
 from copycat_agent.formats.records import build_format
 from copycat_agent.formats.records.xml_format import XmlFormat, XmlOptions
+from copycat_agent.formats.records.xml_tree import MOST_LETTERS, MOST_NAMES
 from copycat_agent.options import ValidationError
 from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Bytes, prefixes, read_all, resumes
@@ -230,3 +232,11 @@ def test_a_record_is_read_by_itself_for_a_replay() -> None:
     assert isinstance(one, XmlFormat)
     assert one.alone(b"<x:order id='7'><item/></x:order>", ()) == {"_id": 7, "item": None}
     assert isinstance(one.alone(b"<order", ()), Unparsed)
+
+
+@pytest.mark.parametrize(("rows", "most"), [((f"<q{n} a{n}=''/>" for n in range(MOST_NAMES)), MOST_NAMES // 2),
+                                            ((f"<{'q' * 2**19}{n}/>" for n in range(40)), MOST_LETTERS // 2**19)])  # fmt: skip
+def test_names_that_are_data_are_damage_once_they_are_too_many_and_records_before_come(rows: Iterator[str], most: int) -> None:
+    found = read_all(XML, f"<r>{''.join(rows)}</r>".encode())
+    assert 0.9 * most <= len(found.values) <= most + 5000
+    assert "different names of elements and attributes" in found.damage
