@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copycat_agent.model import Stretch
 from copycat_agent.producer.partition_reading import ReceivedRun
-from copycat_agent.sources.contract import EnvelopedRun, Stretch
+from copycat_agent.sources.contract import EnvelopedRun
+from copycat_agent.sources.kafka import kafka_source
 from copycat_agent.sources.kafka.kafka_options import KafkaSourceOptions
-from copycat_agent.sources.kafka.kafka_source import KafkaSource
 
 
 class OneRun:
@@ -33,10 +34,11 @@ def test_a_reader_may_return_fewer_values_than_it_was_given(values: list[bytes |
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(KafkaSourceOptions, "values_reader", lambda _: read)
-        source = KafkaSource(KafkaSourceOptions(topics=("t",)))
-        patch.setattr(source, "_reader", OneRun(values))
+        patch.setattr(kafka_source, "PartitionReader", lambda *_, **__: OneRun(values))
+        source = kafka_source.KafkaSource(KafkaSourceOptions(topics=("t",)))
         runs = list(source.read(Stretch("t/0", "t/0", 100, 100 + len(values))))
-    ends, keys, found, raw = [], [], [], []
+    ends: list[int] = []
+    keys, found, raw = list[Any](), list[Any](), list[Any]()
     for run, end in runs:
         assert isinstance(run, EnvelopedRun)
         assert (end, len(run.values)) == (run.ends[-1], len(run.ends))
