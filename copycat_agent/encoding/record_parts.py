@@ -105,11 +105,11 @@ def _carry(draft: Draft, before: Value, after: Value, parsing: ParseOptions, unw
     made = {name: value for name, value in after.items() if name not in known or known[name] != value}
     path = _end_of(first, made)
     if unwrap is not None and made:
-        path = [*([parsing.into] if parsing.into else []), "message"]
+        path = [*(parsing.into.split(".") if parsing.into else []), "message"]
         text = _unwrapped(draft, unwrap, ".".join(path)) or text
     # if no field has the text, the step removes it from every record: it must not return, since it may hold what has to be masked
     carried = {name: value if name in made else own.get(name, value) for name, value in after.items()}
-    draft.value = carried if path is None else with_field(carried, ".".join(path).split("."), text)
+    draft.value = carried if path is None else with_field(carried, path, text)
 
 
 def _unwrapped(draft: Draft, unwrap: Step, path: str) -> str | None:

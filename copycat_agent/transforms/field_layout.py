@@ -164,8 +164,11 @@ class NestOptions(StepOptions):
     )
 
     def model_post_init(self, _: object) -> None:
-        """Raises ValueError for a field that would move into itself."""
+        """Raises ValueError for a field that would move into itself, or that lies in another one that moves."""
         into = self.nest.into
+        if inner := clash(list(dict.fromkeys(self.nest.fields_ or ()))):
+            msg = f"{inner!r} lies in another field that is named"
+            raise ValueError(msg)
         if any(f"{into}.".startswith(f"{name}.") for name in self.nest.fields_ or ()):
             msg = f"{into!r} cannot move into itself"
             raise ValueError(msg)

@@ -14,7 +14,7 @@ from copycat_agent.options import Field, Options
 from copycat_agent.sql_types import struct_of
 from copycat_agent.templates import MISSING, compile_path
 from copycat_agent.transforms.base import Step
-from copycat_agent.transforms.paths import Columns, with_field, with_type, without, without_field
+from copycat_agent.transforms.paths import Columns, putter, taker, with_type, without_field
 
 Parse = Callable[[Any], dict[str, Any]]
 """Makes fields of a text (or of bytes, for a parser that `takes_bytes`): a new dict each time. Raises DataError, without the text."""
@@ -99,13 +99,21 @@ def _source(options: ParseOptions, *, takes_bytes: bool) -> Callable[[Draft], An
 
 def _putter(options: ParseOptions) -> Callable[[Draft, dict[str, Any]], None]:
     """Returns a function that puts the found fields into the record."""
-    place, target = options.field.split("."), options.into.split(".") if options.into else None
+    take = None if _stays(options) else taker(options.field)
+    add = putter(options.into) if options.into else dict.update
 
     def put(draft: Draft, found: dict[str, Any]) -> None:
-        fields = draft.fields() if options.keep_source else without(draft.fields(), place)
-        draft.value = {**fields, **found} if target is None else with_field(fields, target, found)
+        fields = draft.fields()
+        if take is not None:
+            take(fields)
+        add(fields, found)
 
     return put
+
+
+def _stays(options: ParseOptions) -> bool:
+    """Returns whether the parsed field is not removed: it is kept, or the result replaces it."""
+    return options.keep_source or options.into == options.field
 
 
 def _text(value: object, field: str) -> str | bytes:
@@ -120,7 +128,7 @@ def parsed_columns(options: ParseOptions, found: Columns, before: Columns | None
     """Returns the columns after a step that finds these: `TransformKind.columns` of a parsing step."""
     if before is None:
         return None
-    after = before if options.keep_source else without_field(before, options.field)
+    after = before if _stays(options) else without_field(before, options.field)
     if options.into is not None:
         return with_type(after, options.into, struct_of([(column.name, column.type) for column in found]))
     names = {column.name for column in found}

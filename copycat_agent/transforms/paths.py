@@ -29,7 +29,7 @@ def with_type(columns: Columns, path: str, type_: str) -> Columns:
     """Returns the columns with a field of this type at `path`: in its place if it exists, else at the end."""
     first, *rest = path.split(".")
     names = [column.name for column in columns]
-    if path in names and first not in names:
+    if path in names and type_at(tuple(column for column in columns if column.name != path), path) is None:
         first, rest = path, []
     present = first in names
     inner = next((struct_fields(column.type) or [] for column in columns if column.name == first), [])
@@ -121,13 +121,14 @@ def nested_finder(path: str) -> Find:
 
 
 def putter(path: str) -> Put:
-    """Returns a function that sets the field at `path`."""
+    """Returns a function that sets the field that `finder` finds at `path`; without one, it makes one in objects."""
     first, *rest = path.split(".")
     if not rest:
         return lambda fields, value: fields.__setitem__(first, value)
+    nested = nested_finder(path)
 
     def put(fields: Fields, value: object) -> None:
-        if path in fields and first not in fields:
+        if path in fields and nested(fields) is MISSING:
             fields[path] = value
             return
         inner = fields.get(first)

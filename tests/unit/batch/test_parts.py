@@ -132,6 +132,7 @@ def test_what_is_to_be_masked_is_masked_in_every_part(tmp_path: Path) -> None:
         ({"grok": "%{NOTSPACE:at} %{GREEDYDATA:message}"}, {"at": "10:00", "message": "\tat d"}),
         ({"regex": {"pattern": r"(?s)^(?P<at>\S+) (?P<m>.*)", "into": "found"}}, {"found": {"at": "10:00", "m": "\tat d"}}),
         ({"regex": {"pattern": r"(?s)^(?P<at>\S+) (?P<m>.*)", "keep_source": True}}, {"message": "\tat d", "at": "10:00", "m": "\tat d"}),
+        ({"key_value": {"field_split": "|", "value_split": " ", "prefix": "m."}}, {"m.10:00": "\tat d"}),
         ({"json": {}, "on_error": "keep"}, {"message": "\tat d"}),
         ({"regex": r"^(?P<at>\S+)", "if": {"message": {"matches": "never"}}}, {"message": "\tat d"}),
         ({"set": {"env": "prod"}}, {"message": "\tat d", "env": "prod"}),

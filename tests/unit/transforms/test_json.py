@@ -90,7 +90,7 @@ def test_a_field_that_holds_half_of_a_pair_is_a_data_error() -> None:
 
 def test_fields_of_the_record_stay_and_those_of_the_text_win() -> None:
     value = {"message": '{"a":1,"level":"info"}', "level": "?", "ts": 5}
-    assert after(JSON, value) == {"level": "info", "ts": 5, "a": 1}
+    assert after(JSON, dict(value)) == {"level": "info", "ts": 5, "a": 1}
     assert after({"json": {"into": "app.log"}}, value) == {"level": "?", "ts": 5, "app": {"log": {"a": 1, "level": "info"}}}
     assert after({"json": {"keep_source": True}}, b'{"a":1}') == {"message": '{"a":1}', "a": 1}
 
