@@ -152,7 +152,15 @@ def _text(value: object) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     text = scalar_text(value)
-    return json.dumps(value, ensure_ascii=False, default=str) if text is None else text
+    return _text(_json(value)) if text is None else text
+
+
+def _json(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError:
+        msg = "is nested too deeply"
+        raise ValueError(msg) from None
 
 
 def _whole(bound: int) -> Read:

@@ -166,6 +166,16 @@ def test_a_number_of_a_huge_exponent_is_a_bad_record_and_not_the_end_of_the_proc
     assert batch.column("price").to_pylist() == [Decimal("1.25")]
 
 
+def test_an_object_in_a_column_of_texts_is_its_json_and_one_that_is_too_deep_is_a_bad_record() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    rows = [{"word": {"a": "\ud800"}}, {"word": deep}, {"word": {"\ud800": [1]}}]
+    batch, bad = Table((Column("word", "string"),)).batch(rows, [0, 1, 2])
+    assert {record: error.message.partition(",")[0] for record, error in bad.items()} == {1: "field 'word' is nested too deeply"}
+    assert batch.column("word").to_pylist() == ['{"a": "?"}', '{"?": [1]}']
+
+
 def test_what_steps_before_the_query_found_comes_back_with_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "app.log"
     path.write_text("".join(f'{{"n": {n}, "word": "1970-01-01T00:00:0{n}Z"}}\n' for n in (1, 3, 7, 9)))
