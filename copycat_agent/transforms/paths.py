@@ -197,13 +197,28 @@ def remover(path: str) -> Remove:
 
 def _removed(value: object, path: list[str]) -> object:
     if isinstance(value, list):
-        return [_removed(each, path) for each in value]
+        return _removed_in_lists(value, path)
     name, rest = path[0], path[1:]
     if not isinstance(value, dict) or name not in value:
         return value
     if rest:
         return {**value, name: _removed(value[name], rest)}
     return {key: each for key, each in value.items() if key != name}
+
+
+def _removed_in_lists(value: list[Any], path: list[str]) -> list[Any]:
+    """Does what `_removed` does, without recursion: lists within lists may be deeper than Python's stack."""
+    whole = value.copy()
+    todo = [whole]
+    while todo:
+        items = todo.pop()
+        for index, each in enumerate(items):
+            if isinstance(each, list):
+                items[index] = each.copy()
+                todo.append(items[index])
+            else:
+                items[index] = _removed(each, path)
+    return whole
 
 
 def clash(paths: list[str]) -> str:

@@ -211,6 +211,8 @@ class Typing:
                 _convert(fields, keys, read)
             except ValueError as error:
                 return Unparsed(f"field {name!r}: {error}", "see format.types")
+            except RecursionError:
+                return Unparsed(f"field {name!r}: lists that are nested too deeply", "see format.types")
         return fields
 
 

@@ -122,6 +122,13 @@ def test_types_are_read_and_then_the_line_is_not_sent_as_it_stands() -> None:
     assert not any(frame.as_is for frame in reading.frames if isinstance(frame, Parsed))
 
 
+def test_a_field_with_a_type_in_lists_that_are_nested_too_deeply_makes_a_bad_record() -> None:
+    deep = b'{"u":' + b"[" * 1000 + b'{"n":"7"}' + b"]" * 1000 + b"}\n"
+    reading = read_all(form("jsonl", types={"u.n": "int"}), deep + b'{"u":[[{"n":"7"}]]}\n')
+    assert [bad.why for bad in reading.bad] == ["field 'u.n': lists that are nested too deeply"]
+    assert reading.values[1] == {"u": [[{"n": 7}]]}
+
+
 @given(st.lists(VALUES.map(json.dumps).map(str.encode) | st.binary(max_size=20), max_size=5))
 def test_many_texts_are_what_each_of_them_is(texts: list[bytes]) -> None:
     assert parse_all(texts) == [parse(text) for text in texts]
