@@ -19,6 +19,8 @@ from copycat_agent.transforms.parsing import ParseOptions, parse_step, parsed_co
 
 _TAB = "\\t"
 _REMEMBERED = 64
+_MOST_REMEMBERED = 1024
+"""The most columns of a row whose names are remembered. Names take hundreds of bytes each, and a line decides how many there are."""
 
 
 class CsvParse(ParseOptions):
@@ -195,7 +197,7 @@ class _Row:
         found = self._by_names.get(count)
         if found is None:
             found = RowColumns([numbered(index) for index in range(count)], self._rules)
-            if len(self._by_names) < _REMEMBERED:
+            if count <= _MOST_REMEMBERED and len(self._by_names) < _REMEMBERED:
                 self._by_names[count] = found
         return found
 

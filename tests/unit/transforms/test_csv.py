@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from decimal import Decimal
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.errors import DataError
 from copycat_agent.formats.draft import Unparsed
+from copycat_agent.formats.records.columns import Columns
 from copycat_agent.formats.records.csv_format import CsvFormat
 from copycat_agent.formats.records.csv_options import CsvOptions
 from copycat_agent.options import ValidationError
@@ -116,3 +118,14 @@ def test_declared_fields() -> None:
 def test_what_cannot_work_is_refused_when_it_is_loaded(parse: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         options({"csv": {"columns": ABC, **parse}})
+
+
+def test_names_of_columns_that_only_a_line_has_are_remembered_for_rows_of_usual_width() -> None:
+    """A line of a million delimiters would leave 200 MB behind."""
+    parse = step({"csv": {}})
+    for count in (3, 5000, 4, 5001):
+        record = draft(b"," * (count - 1) + b"x")
+        assert parse(record) is True
+        assert record.value == {**{f"c{number}": None for number in range(1, count)}, f"c{count}": "x"}
+    kept = {len(each.names) for each in gc.get_objects() if isinstance(each, Columns)}
+    assert kept & {3, 4, 5000, 5001} == {3, 4}
