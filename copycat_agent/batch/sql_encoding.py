@@ -105,26 +105,23 @@ class QueryRowEncoder:
             steps = (_readable, *steps)
         found: list[dict[str, Any]] = []
         records = [NOT_ASKED] * chunk.total
-        records_of_chunk = places(chunk, number, owns_fields=True)
-        while True:
+        for draft.value, (draft.start, draft.end), draft.number, draft.envelope in places(chunk, number, owns_fields=True):
+            draft.timestamp_ms = None if draft.envelope is None else draft.envelope.timestamp_ms
             try:
-                for draft.value, (draft.start, draft.end), draft.number, draft.envelope in records_of_chunk:
-                    draft.timestamp_ms = None if draft.envelope is None else draft.envelope.timestamp_ms
-                    for step in steps:
-                        if not step(draft):
-                            if draft.trouble:
-                                self._dropped(draft)
-                            break
-                    else:
-                        records[draft.number - number] = first + len(found)
-                        found.append(draft.fields())
-                        self._note(draft)
-                    if monotonic() > watch.until and watch.ends():
-                        del records[draft.number - number + 1 :]
+                for step in steps:
+                    if not step(draft):
+                        if draft.trouble:
+                            self._dropped(draft)
                         break
-                break
+                else:
+                    records[draft.number - number] = first + len(found)
+                    found.append(draft.fields())
+                    self._note(draft)
             except CopycatError as error:
                 self._failed(draft, error)
+            if monotonic() > watch.until and watch.ends():
+                del records[draft.number - number + 1 :]
+                break
         self._asked.enter(number, records)
         return found, len(records)
 

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.batch import refused_record_search, sending
+from copycat_agent.batch.run import BatchRun
+from copycat_agent.batch.sql_run import SqlRun
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import DataError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import SplitResult
 from copycat_agent.workbench.trying import RecordingProducer, RecordingProducerPool
 from tests.unit.batch.rig import OneByOne, after, batch_of, definition, never, split_of, write
+from tests.unit.batch.test_sql_ways import QUERY, Query
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,11 +53,12 @@ def ship(
     seconds: float,
     kafka: RecordingProducer | None = None,
     encoder: type[Encoder] = Encoder,
+    make_run: Callable[..., BatchRun] = BatchRun,
 ) -> SplitResult:
     """One batch of the whole file."""
     kafka = kafka or RecordingProducer()
     work = batch_of(connector, split_of(path), max_seconds=seconds)
-    (result,) = run_batch(work, RecordingProducerPool(lambda _: kafka), stopping, encoder(connector))
+    (result,) = run_batch(work, RecordingProducerPool(lambda _: kafka), stopping, encoder(connector), make_run=make_run)
     counts = result.counts
     assert result.error is None
     assert counts.read == counts.acknowledged + counts.rejected + counts.dropped == result.offset.records
@@ -76,6 +80,14 @@ def test_a_batch_ends_in_the_middle_of_a_chunk(tmp_path: Path, policy: dict[str,
     result = ship(connector, path, told_soon() if told else never, seconds, encoder=Encoder if quickly else OneByOne)
     assert 0 < result.counts.read < FEW
     assert not result.at_end
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_so_does_one_before_a_query(tmp_path: Path, policy: dict[str, Any]) -> None:
+    steps = [*policy.get("steps", SLOW), {"drop_if": {"message": {"exists": True}}}, QUERY]
+    connector, path = definition("127.0.0.1:9", "t", **{**policy, "steps": steps}), write(tmp_path / "f", *[LINE] * LINES)
+    result = ship(connector, path, never, 0.5, make_run=partial(SqlRun, query=Query()))
+    assert 0 < result.counts.read < FEW
 
 
 def test_so_does_the_search_for_a_refused_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
