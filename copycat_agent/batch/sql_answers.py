@@ -30,6 +30,9 @@ MOST_ROWS = 100_000
 RESULT_BYTES = 2**26
 """Bytes of a query's result that one batch keeps. The next batch queries the rest again."""
 
+_MOST_REASONS = 1000
+"""The most reasons of bad records that the records of a split share."""
+
 _WHOLE = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 
 
@@ -148,6 +151,18 @@ class QueriedRecords:
         self.firsts: dict[int, int] = {}
         self._first = 0
         self._records: list[int] = []
+        self._reasons: dict[tuple[str, type[CopycatError], str], StageError | CopycatError] = {}
+
+    def bad(self, number: int, stage: str, error: CopycatError) -> None:
+        """Notes why a record is bad. Equal reasons are one object: an error takes up to 2 kB, and a batch may have a million of them."""
+        key = (stage, type(error), str(error))
+        reason = self._reasons.get(key)
+        if reason is None:
+            reason = StageError(stage, error) if isinstance(error, DataError) else error
+            if len(self._reasons) < _MOST_REASONS:
+                self._reasons[key] = reason
+        error.__traceback__ = None  # it would keep the frames
+        self.special[number] = reason
 
     def record(self, number: int) -> int:
         """Returns the record's query number, NOT_ASKED when it is not sent to the query."""

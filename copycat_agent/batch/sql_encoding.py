@@ -132,7 +132,7 @@ class QueryRowEncoder:
     def _failed(self, draft: Draft, error: CopycatError) -> None:
         value: Any = draft.value
         stage = "parse" if type(value) is Unparsed else "transform"
-        self._asked.special[draft.number] = StageError(stage, error) if isinstance(error, DataError) else error
+        self._asked.bad(draft.number, stage, error)
         draft.kept, draft.trouble = 0, ""
 
     def _note(self, draft: Draft) -> None:

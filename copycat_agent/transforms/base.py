@@ -150,6 +150,7 @@ def _passing(step: Step, name: str, *, goes_on: bool) -> Step:
         try:
             return step(draft)
         except DataError as error:
+            error.__traceback__ = None  # see `_raising`
             draft.kept += goes_on
             draft.trouble = draft.trouble or f"{name}: {error.message}"
             return goes_on
@@ -163,17 +164,22 @@ def _passing(step: Step, name: str, *, goes_on: bool) -> Step:
 
 
 def _raising(step: Step, name: str, policy: Policy) -> Step:
+    """Leaves no error that its own frame holds: a batch with a query makes many, and does not collect cycles."""
+
     def raising(draft: Draft) -> bool:
         bad: CopycatError
         try:
             return step(draft)
         except DataError as error:
-            bad = StepError(name, error, policy)
+            bad = StepError(name, error.with_traceback(None), policy)
         except (CopycatError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001 - see `_fault`
             bad = _fault(name, error)
-        raise bad  # outside the except, as above
+        try:
+            raise bad  # outside the except, as above
+        finally:
+            del bad
 
     return raising
 

@@ -6,6 +6,7 @@ The query is a stand-in here: what Spark makes of one is the affair of tests/spa
 from __future__ import annotations
 
 import functools
+import gc
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,7 +23,8 @@ from copycat_agent.batch.sql_encoding import AnsweredEncoder, QueryRowEncoder
 from copycat_agent.batch.sql_run import SqlRun
 from copycat_agent.batch.sql_table import FAILED, Table
 from copycat_agent.definitions import load_file
-from copycat_agent.encoding.encoder import Encoder
+from copycat_agent.encoding.encoder import Encoder, StageError
+from copycat_agent.errors import CopycatError
 from copycat_agent.executor import run_batch
 from copycat_agent.formats import Envelopes
 from copycat_agent.model import Column, SourceOffset, SourcePartition, Split, Stretch
@@ -133,10 +135,10 @@ def _each(asking: QueryRowEncoder, chunk: Chunk | Parsed, number: int, first: in
     return found, chunk.total
 
 
-def ran(way: type[SqlRun], connector: Definition, path: Path) -> tuple[list[Any], SplitResult, Any]:
+def ran(way: type[SqlRun], connector: Definition, path: Path, query: type[Query] = Query) -> tuple[list[Any], SplitResult, Any]:
     """What Kafka got, and the account."""
     kafka = Kafka()
-    make = functools.partial(way, query=Query())
+    make = functools.partial(way, query=query())
     (result,) = run_batch(batch_of(connector, split_of(path, final=True)), RecordingProducerPool(lambda _: kafka), never, make_run=make)
     losses = tuple(loss._replace(at_ms=0) for loss in result.losses)
     return kafka.messages, replace(result, losses=losses, error=None), result.error and (type(result.error), str(result.error))
@@ -174,6 +176,37 @@ def test_an_object_in_a_column_of_texts_is_its_json_and_one_that_is_too_deep_is_
     batch, bad = Table((Column("word", "string"),)).batch(rows, [0, 1, 2])
     assert {record: error.message.partition(",")[0] for record, error in bad.items()} == {1: "field 'word' is nested too deeply"}
     assert batch.column("word").to_pylist() == ['{"a": "?"}', '{"?": [1]}']
+
+
+@pytest.mark.parametrize("on_error", [None, "keep", "drop", "dlq"])
+@pytest.mark.parametrize("place", ["before", "behind"])
+def test_many_bad_records_leave_few_errors_in_memory(tmp_path: Path, place: str, on_error: str | None) -> None:
+    """The cycle collector is off meanwhile: an error that its own frame holds would stay."""
+    path = tmp_path / "app.log"
+    path.write_text('{"n": 1, "word": "x"}\n' * 3000)
+    alive: list[int] = []
+
+    def look() -> None:
+        alive.append(sum(isinstance(each, CopycatError | StageError) for each in gc.get_objects()))
+
+    class Looking(Query):
+        def results(self) -> Iterator[pa.RecordBatch]:
+            look()
+            return super().results()
+
+    class Run(SqlRun):
+        def _send_answers(self) -> None:
+            super()._send_answers()
+            look()
+
+    convert = {"convert": {"word": "int"}, **({"on_error": on_error} if on_error else {})}
+    steps = [{"json": {}}, convert, QUERY] if place == "before" else [{"json": {}}, QUERY, convert]
+    connector = definition("127.0.0.1:1", "t", steps=steps, errors={"tolerance": "all", "dlq": {"topic": "letters"}})
+    gc.collect()
+    look()
+    _, result, error = ran(Run, connector, path, Looking)
+    assert (result.counts.read, error) == (3000, None)
+    assert max(alive) < min(alive) + 100
 
 
 def test_what_steps_before_the_query_found_comes_back_with_its_rows(tmp_path: Path) -> None:
