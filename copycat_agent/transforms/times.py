@@ -45,7 +45,7 @@ class TimeCache(dict[str, int]):
     def __missing__(self, text: str) -> int:
         """Raises DataError for an invalid time."""
         try:
-            found = self._first(text)
+            found = self._first(text) if len(text) <= _LONGEST else self._others(text)  # which refuses it, so no long text is kept
         except NO_TIME:
             found = self._others(text)
         if self._unit > 1:

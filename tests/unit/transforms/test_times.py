@@ -308,3 +308,9 @@ def test_any_text_is_a_time_or_a_data_error(text: str, form: str) -> None:
         except DataError:
             continue
         assert 0 <= found <= 253_402_300_799_999
+
+
+def test_a_text_of_more_than_128_characters_is_no_time_so_that_none_is_remembered() -> None:
+    assert read("%Y-%m-%d %H:%M", f"{'2026-11-21':123}10:00") == "2026-11-21T10:00:00"
+    with pytest.raises(DataError, match="no time as in"):
+        read("%Y-%m-%d %H:%M", f"{'2026-11-21':124}10:00")
