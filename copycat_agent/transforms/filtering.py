@@ -91,7 +91,8 @@ class _Sample:
         crc = zlib.crc32
 
         def sample(draft: Draft) -> bool:
-            return crc(b"%d" % draft.start, seed) < below
+            place = draft.start if draft.envelope is None else draft.end - 1  # `Draft.first`, in half the time
+            return crc(b"%d" % place, seed) < below
 
         if self.settings.key is None:
             return sample

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from copycat_agent.formats import Envelope
 from copycat_agent.options import WrittenFloat
 from copycat_agent.templates import SplitMeta
 from copycat_agent.transforms import Draft
@@ -61,3 +62,14 @@ def test_a_record_without_a_key_is_chosen_for_itself(fields: dict[str, Any]) -> 
     found = chosen({"rate": WrittenFloat("0.5"), "key": "k"}, range(MANY), fields)
     assert found == chosen(WrittenFloat("0.5"), range(MANY), fields)
     assert 0.45 < len(found) / MANY < 0.55
+
+
+def test_a_record_of_kafka_is_chosen_by_its_own_offset_wherever_the_batch_begins() -> None:
+    """Offsets have gaps: `start` is the end of the record before, or where the batch begins."""
+    take = step({"sample": WrittenFloat("0.5")})
+
+    def goes(start: int, offset: int) -> bool:
+        return take(Draft(b"x", start, offset + 1).within(Envelope()))
+
+    chosen_ones = [{goes(start, offset) for start in range(offset - 9, offset + 1)} for offset in range(10, 1000, 10)]
+    assert {frozenset(each) for each in chosen_ones} == {frozenset([True]), frozenset([False])}
