@@ -175,11 +175,17 @@ def _structured(text: str, begin: int) -> tuple[int, dict[str, dict[str, str]]]:
         msg = f'not a line of RFC 5424: the structured data that begins at character {begin + 1} is not [id name="value"]'
         raise DataError(msg)
     data: dict[str, dict[str, str]] = {}
+    repeated: dict[tuple[str, str], list[str]] = {}
     for element in _ELEMENT.finditer(whole[0]):
         values = data.setdefault(element[1], {})
         for name, value in _PARAMETER.findall(element[2]):
             plain = _ESCAPED.sub(r"\1", value) if "\\" in value else value
-            values[name] = f"{values[name]}, {plain}" if name in values else plain
+            if name in values:
+                repeated.setdefault((element[1], name), [values[name]]).append(plain)
+            else:
+                values[name] = plain
+    for (part, name), texts in repeated.items():
+        data[part][name] = ", ".join(texts)
     return whole.end(), data
 
 

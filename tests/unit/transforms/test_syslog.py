@@ -166,6 +166,13 @@ def test_its_columns_are_the_same_for_every_line() -> None:
     assert found["structured_data"] == "map<string, map<string, string>>"
 
 
+def test_values_of_a_name_that_is_there_any_number_of_times_are_joined() -> None:
+    """Joined one by one, they would take longer than a test may."""
+    many = 1_500_000
+    said, _ = parsed("<34>1 - - - - - [a" + ' b=""' * many + ' c="d" b="e"]')
+    assert said["structured_data"] == {"a": {"b": ", " * many + "e", "c": "d"}}
+
+
 HEADS = ["<34>1 - - - - - ", "<34>1 2003-10-11T22:14:15Z h a p m [", "Nov 21 05:00:00 ", "<13>", "2026-11-22T05:00:00Z ", "12 <1>", ""]
 
 
