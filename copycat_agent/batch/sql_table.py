@@ -175,14 +175,22 @@ def _whole(bound: int) -> Read:
     return read
 
 
-def _double(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise _refuse(value)
-    try:
-        return float(value)
-    except OverflowError:
-        msg = "is a number beyond it"
-        raise ValueError(msg) from None
+def _real(bound: float) -> Read:
+    """Returns the conversion to a type in which finite numbers from `bound` on would become infinite."""
+
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+            raise _refuse(value)
+        try:
+            found = float(value)
+        except OverflowError:  # of an int
+            found = math.inf
+        if abs(found) >= bound and not (math.isinf(found) and found == value):
+            msg = "is a number beyond it"
+            raise ValueError(msg)
+        return found
+
+    return read
 
 
 def _decimal(kind: pa.DataType) -> Read:
@@ -285,8 +293,8 @@ def _named(fields: list[tuple[str, Read]]) -> Read:
 _READERS: dict[str, Read] = {
     "string": _text,
     "boolean": _boolean,
-    "float": _double,
-    "double": _double,
+    "float": _real(2.0**128 - 2.0**103),
+    "double": _real(math.inf),
     "date": _day,
     "timestamp": _moment,
     "timestamp_ntz": lambda value: _moment(value).replace(tzinfo=None),

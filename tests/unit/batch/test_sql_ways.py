@@ -168,6 +168,24 @@ def test_a_number_of_a_huge_exponent_is_a_bad_record_and_not_the_end_of_the_proc
     assert batch.column("price").to_pylist() == [Decimal("1.25")]
 
 
+@pytest.mark.parametrize(
+    ("type_", "good", "bad"),
+    [
+        ("float", [3.4028235677973362e38, Decimal("1e-400"), float("inf"), Decimal("-Infinity"), float("nan"), 7],
+         [3.4028235677973366e38, -1e300, Decimal("1e39"), 10**39, 10**400]),
+        ("double", [1e308, Decimal("1e308"), float("-inf"), Decimal("Infinity"), Decimal("nan"), 10**308],
+         [Decimal("1e400"), Decimal("-1e400"), 10**400]),
+    ],
+)  # fmt: skip
+def test_a_number_that_its_column_would_make_infinite_is_a_bad_record(type_: str, good: list[Any], bad: list[Any]) -> None:
+    for kind, wrap in ((type_, lambda value: value), (f"array<{type_}>", lambda value: [value])):
+        rows = [{"n": wrap(value)} for value in [*good, *bad]]
+        batch, refused = Table((Column("n", kind),)).batch(rows, range(len(rows)))
+        assert list(refused) == list(range(len(good), len(rows)))
+        assert all(str(error).startswith("field 'n' is a number beyond it, ") for error in refused.values())
+        assert batch.num_rows == len(good)
+
+
 def test_an_object_in_a_column_of_texts_is_its_json_and_one_that_is_too_deep_is_a_bad_record() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
