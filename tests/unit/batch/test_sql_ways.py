@@ -178,8 +178,8 @@ def test_a_number_of_a_huge_exponent_is_a_bad_record_and_not_the_end_of_the_proc
     ],
 )  # fmt: skip
 def test_a_number_that_its_column_would_make_infinite_is_a_bad_record(type_: str, good: list[Any], bad: list[Any]) -> None:
-    for kind, wrap in ((type_, lambda value: value), (f"array<{type_}>", lambda value: [value])):
-        rows = [{"n": wrap(value)} for value in [*good, *bad]]
+    for kind in (type_, f"array<{type_}>"):
+        rows = [{"n": value if kind == type_ else [value]} for value in [*good, *bad]]
         batch, refused = Table((Column("n", kind),)).batch(rows, range(len(rows)))
         assert list(refused) == list(range(len(good), len(rows)))
         assert all(str(error).startswith("field 'n' is a number beyond it, ") for error in refused.values())
@@ -190,7 +190,7 @@ def test_an_object_in_a_column_of_texts_is_its_json_and_one_that_is_too_deep_is_
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
-    rows = [{"word": {"a": "\ud800"}}, {"word": deep}, {"word": {"\ud800": [1]}}]
+    rows: list[dict[str, Any]] = [{"word": {"a": "\ud800"}}, {"word": deep}, {"word": {"\ud800": [1]}}]
     batch, bad = Table((Column("word", "string"),)).batch(rows, [0, 1, 2])
     assert {record: error.message.partition(",")[0] for record, error in bad.items()} == {1: "field 'word' is nested too deeply"}
     assert batch.column("word").to_pylist() == ['{"a": "?"}', '{"?": [1]}']
@@ -218,7 +218,7 @@ def test_many_bad_records_leave_few_errors_in_memory(tmp_path: Path, place: str,
             look()
 
     convert = {"convert": {"word": "int"}, **({"on_error": on_error} if on_error else {})}
-    steps = [{"json": {}}, convert, QUERY] if place == "before" else [{"json": {}}, QUERY, convert]
+    steps: list[dict[str, Any]] = [{"json": {}}, convert, QUERY] if place == "before" else [{"json": {}}, QUERY, convert]
     connector = definition("127.0.0.1:1", "t", steps=steps, errors={"tolerance": "all", "dlq": {"topic": "letters"}})
     gc.collect()
     look()

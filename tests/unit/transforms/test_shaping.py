@@ -272,7 +272,8 @@ def test_a_deep_object_is_flattened_without_recursion() -> None:
 
 
 def test_fields_are_dropped_from_objects_in_lists_of_any_depth() -> None:
-    deep, bare = [{"id": 1, "x": 2}, 7], [{"x": 2}, 7]
+    deep: Any = [{"id": 1, "x": 2}, 7]
+    bare: Any = [{"x": 2}, 7]
     for _ in range(100_000):
         deep, bare = [deep], [bare]
     found = after({"drop_fields": "u.id"}, {"u": deep})["u"]
