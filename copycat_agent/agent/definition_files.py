@@ -6,6 +6,7 @@ only a missing file counts as removed.
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import threading
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.agent.executor_choice import Elsewhere, doubts_about, refused
-from copycat_agent.definitions import NO_ADDRESS, LoadedFile, digest_of, find_agent_file, load_agent, load_directory
+from copycat_agent.definitions import NO_ADDRESS, LoadedFile, beside, digest_of, find_agent_file, load_agent, load_directory
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.options import AgentOptions
 from copycat_agent.small_files import ContentCache
@@ -23,7 +24,7 @@ from copycat_agent.sources.files import clock
 from copycat_agent.wake import Wake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from copycat_agent.options import Definition
@@ -95,16 +96,17 @@ class DefinitionFiles:
         self._loaded = options, {file.path: file for file in loaded.files if file.digest and not file.problems}
         if not loaded.files and any(problem.path == str(self.directory) for problem in loaded.problems):
             return self._all_kept(options, agent_problems, loaded.problems)
-        runs = [file for file in loaded.files if file.definition and not self._hindrance(file.definition)]
+        files = self._beside_kept(loaded.files)
+        runs = [file for file in files if self._is_good(file)]
         warnings = (*loaded.warnings, *(doubts_about(runs) if self.elsewhere else ()))
-        wanted = WantedDefinitions(options, problems=(*agent_problems, *loaded.problems), warnings=warnings)
+        wanted = WantedDefinitions(options, problems=(*agent_problems, *_problems_of(files)), warnings=warnings)
         self._note_agent_file(wanted, agent_problems)
         good = {file.path: file.definition for file in runs if file.definition}
         for path, definition in good.items():
             wanted.definitions[definition.name], wanted.paths[definition.name] = definition, path
-        for file in loaded.files:
+        for file in files:
             if file.path not in good:
-                self._keep(file, {one.path for one in loaded.files}, wanted)
+                self._keep(file, files, wanted)
         self._good = {wanted.paths[name]: definition for name, definition in wanted.definitions.items()}
         return self._chosen(wanted)
 
@@ -122,7 +124,7 @@ class DefinitionFiles:
         options = self._options or AgentOptions()
         before = load_directory(self.directory, options, known=self._loaded[1])
         after = load_directory(self.directory, options, known=self._loaded[1], drafts={path: content})
-        return tuple(one for one in after.problems if one not in before.problems or one.path == str(path))
+        return tuple(one for one in _problems_of(self._beside_kept(after.files)) if one not in before.problems or one.path == str(path))
 
     def look(self) -> dict[str, bytes]:
         """Returns all that a load would read, by path, to compare with a later look: the content, or the error of reading it.
@@ -174,12 +176,35 @@ class DefinitionFiles:
         error = refused(definition, self.elsewhere)
         return f"{error.message}; {error.hint}" if error else ""
 
-    def _keep(self, file: LoadedFile, present: Collection[Path], wanted: WantedDefinitions) -> None:
-        """Keeps the last good version of a file that does not load, also when the file was renamed meanwhile."""
-        path, last = file.path, self._good.get(file.path)
+    def _is_good(self, file: LoadedFile) -> bool:
+        return file.definition is not None and not self._hindrance(file.definition)
+
+    def _beside_kept(self, files: Sequence[LoadedFile]) -> Sequence[LoadedFile]:
+        """Returns the files; those do not load that must not run beside what goes on although its file does not load.
+
+        Each file that is refused may keep its own last good version, beside which others must not run.
+        """
+        while True:
+            names = {file.name for file in files if self._is_good(file)}
+            last = [self._last_good(file, files) for file in files if not self._is_good(file)]
+            kept = [LoadedFile(path, one.name, one, ()) for path, one in last if one and one.name not in names]
+            judged = [beside(file, kept) if self._is_good(file) else file for file in files]
+            if all(map(operator.is_, judged, files)):
+                return files
+            files = judged
+
+    def _last_good(self, file: LoadedFile, files: Iterable[LoadedFile]) -> tuple[Path, Definition | None]:
+        """Returns the path and the definition of a file's last good version, also when the file was renamed since."""
+        last = self._good.get(file.path)
         if last is None and file.name:
-            path, last = next(((p, d) for p, d in self._good.items() if d.name == file.name and p not in present), (file.path, None))
-        elif last is None and not os.path.lexists(file.path):
+            present = {one.path for one in files}
+            return next(((p, d) for p, d in self._good.items() if d.name == file.name and p not in present), (file.path, None))
+        return file.path, last
+
+    def _keep(self, file: LoadedFile, files: Iterable[LoadedFile], wanted: WantedDefinitions) -> None:
+        """Keeps the last good version of a file that does not load."""
+        path, last = self._last_good(file, files)
+        if last is None and not file.name and not os.path.lexists(file.path):
             return  # it was removed while it was looked at
         why = _in_words(file.problems[0], len(file.problems)) if file.problems else ""
         why = why or (self._hindrance(file.definition) if file.definition else NO_ADDRESS)
@@ -211,6 +236,10 @@ class DefinitionFiles:
                 wanted.left_out.add(name)
                 del wanted.kept[name]
         return wanted
+
+
+def _problems_of(files: Iterable[LoadedFile]) -> Iterator[Problem]:
+    return (problem for file in files for problem in file.problems)
 
 
 def _in_words(problem: Problem, count: int) -> str:

@@ -165,15 +165,14 @@ def without_takers(files: Sequence[LoadedFile]) -> tuple[LoadedFile, ...]:
 
 
 def _refuse_taker(file: LoadedFile, files: Iterable[LoadedFile]) -> LoadedFile:
-    source = file.enabled.source if file.enabled else None
-    if not isinstance(source, SpoolDirOptions | LogFileOptions) or source.cleanup.policy == "none":
-        return file
-    found = [problem for other in files if other is not file and (problem := _taking(file, source, other))]
+    found = [problem for other in files if other is not file and (problem := _taking(file, other))]
     return replace(file, definition=None, problems=(*file.problems, *found)) if found else file
 
 
-def _taking(file: LoadedFile, source: SpoolDirOptions | LogFileOptions, other: LoadedFile) -> Problem | None:
-    theirs = other.enabled
+def _taking(file: LoadedFile, other: LoadedFile) -> Problem | None:
+    source, theirs = file.enabled.source if file.enabled else None, other.enabled
+    if not isinstance(source, SpoolDirOptions | LogFileOptions) or source.cleanup.policy == "none":
+        return None
     name = shared_name(patterns_of(source), patterns_of(theirs.source)) if theirs else ""
     if not name:
         return None
@@ -192,22 +191,27 @@ def without_clashes(files: Sequence[LoadedFile]) -> tuple[LoadedFile, ...]:
 
 
 def _refuse_clash(file: LoadedFile, files: Iterable[LoadedFile]) -> LoadedFile:
-    own = file.enabled
-    if own is None or own.sink.has_topics:
-        return file
-    found = [problem for other in files if other is not file and (problem := _clash(file, own, other))]
+    found = [problem for other in files if other is not file and (problem := _clash(file, other))]
     return replace(file, definition=None, problems=(*file.problems, *found)) if found else file
 
 
-def _clash(file: LoadedFile, own: Definition, other: LoadedFile) -> Problem | None:
-    theirs = other.enabled
-    if theirs is None or theirs.sink.has_topics or theirs.target != own.target:
+def _clash(file: LoadedFile, other: LoadedFile) -> Problem | None:
+    own, theirs = file.enabled, other.enabled
+    if own is None or theirs is None or own.sink.has_topics or theirs.sink.has_topics or theirs.target != own.target:
         return None
     name = _shared_topic(own.source, theirs.source) or _shared_topic(theirs.source, own.source)
     if not name:
         return None
     text = f"{file.name} and {other.name} ({other.path}) write records of topic {name} to {own.target}, in files of the same names"
     return file.problem("files-shared", text, "give one of them another sink.uri, or another fixed part of sink.path")
+
+
+def beside(file: LoadedFile, running: Iterable[LoadedFile]) -> LoadedFile:
+    """Returns the file with a problem for each connector beside which it must not run, if those go on whatever their files say now."""
+    pairs = ((file, other) for other in running)
+    found = [one for pair in pairs for one in (_taking(*pair), _taking(*reversed(pair)), _clash(*pair)) if one]
+    at_name = [file.problem(one.code, one.text, one.hint) for one in found]
+    return replace(file, definition=None, problems=(*file.problems, *at_name)) if found else file
 
 
 def _shared_topic(one: Any, other: Any) -> str:  # noqa: ANN401 - of source kafka

@@ -94,6 +94,19 @@ def test_what_check_would_refuse_is_not_written(running: Host) -> None:
     assert running.names == ["a"]
 
 
+def test_what_must_not_run_beside_a_last_good_version_is_not_written(host: Host) -> None:
+    taker = {"type": "spool_dir", "dir": f"{host.root}/a-logs", "cleanup": {"policy": "delete"}}
+    path = host.define("a", source=taker)
+    host.reload()
+    path.write_text("name: [")
+    host.reload()
+    before = there(host)
+    with pytest.raises(DefinitionError, match="a deletes files that b"):
+        change(host, "b", None, text(host, "b", source=taker | {"cleanup": {"policy": "none"}}), "running")
+    assert there(host) == before
+    assert host.names == ["a"]
+
+
 def test_a_file_that_is_there_is_not_taken_for_a_connector_that_is_not(running: Host) -> None:
     (running.directory / "b.yaml").write_text("name: [")
     with pytest.raises(DataError, match=r"b\.yaml is there already"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -143,6 +143,67 @@ def test_of_two_files_with_one_name_the_one_that_runs_goes_on(host: Host) -> Non
     assert host.connector("a") is before
     twin.unlink()
     assert host.reload().lines() == []
+
+
+def spooling(host: Host, directory: str, policy: str) -> dict[str, Any]:
+    (host.root / directory).mkdir(exist_ok=True)
+    return {"type": "spool_dir", "dir": f"{host.root}/{directory}", "pattern": ["*.csv"], "cleanup": {"policy": policy}}
+
+
+def spoil(path: Path) -> None:
+    path.write_text(path.read_text() + "delivry: {}\n")
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_what_must_not_run_beside_a_last_good_version_does_not_begin(host: Host, broken: bool) -> None:
+    collect = host.define("collect", source=spooling(host, "in", "delete"))
+    host.reload()
+    if broken:
+        spoil(collect)
+    host.define("audit", source=spooling(host, "in", "none"))
+    kept = host.reload().kept
+    assert kept["collect"].endswith("its last good version goes on")
+    assert "collect deletes files that audit" in kept["audit"]
+    assert kept["audit"].endswith("it is not run")
+    assert host.names == ["collect"]
+    host.define("collect", source=spooling(host, "in", "none"))
+    assert host.reload().kept == {}
+    assert host.names == ["audit", "collect"]
+
+
+def test_a_version_that_must_not_begin_leaves_its_last_good_one_which_counts_as_well(host: Host) -> None:
+    path = host.define("collect", source=spooling(host, "in", "delete"))
+    host.define("audit", source=spooling(host, "other", "none"))
+    host.reload()
+    before = host.connector("audit")
+    spoil(path)
+    host.define("audit", source=spooling(host, "in", "none"))
+    host.define("sweep", source=spooling(host, "other", "delete"))
+    assert host.reload().kept.keys() == {"collect", "audit", "sweep"}
+    assert host.names == ["audit", "collect"]
+    assert host.connector("audit") is before
+
+
+def test_a_definition_that_moves_to_another_file_replaces_the_last_good_version_of_its_broken_one(host: Host) -> None:
+    path = host.define("collect", source=spooling(host, "in", "delete"))
+    host.reload()
+    path.write_text("name: [\n")
+    host.define("collect", file="moved.yaml", source=spooling(host, "in", "delete"), record={"topic": "other"})
+    assert host.reload().kept.keys() == {"collect.yaml"}
+    assert host.worker.definition("collect").record.topic == "other"
+
+
+def test_files_of_the_same_names_as_those_of_a_last_good_version_are_not_begun(host: Host) -> None:
+    sections = {
+        "source": {"type": "kafka", "topics": ["orders"]},
+        "sink": {"type": "files", "uri": f"file://{host.root}/lake", "format": "jsonl"},
+    }
+    east = host.define("east", **sections)
+    host.reload()
+    spoil(east)
+    host.define("west", **sections)
+    assert "in files of the same names" in host.reload().kept["west"]
+    assert host.names == ["east"]
 
 
 def test_a_directory_that_cannot_be_read_for_a_moment_removes_nothing(host: Host) -> None:
