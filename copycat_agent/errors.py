@@ -24,6 +24,8 @@ Errors cross processes inside a `SplitResult`: every class pickles with all that
 
 from __future__ import annotations
 
+import errno
+import os
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,6 +159,22 @@ class UnknownConnectorError(CopycatError):
 
 class BusyError(CopycatError):
     """A command cannot be done in the present state; the hint says which state it needs."""
+
+
+_LACKING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.ENOBUFS})
+_NO_THREAD = "can't start new thread"
+
+
+def lacking(error: BaseException) -> RetriableError | None:
+    """Returns the error for an exception that says what this host lacks for now: memory, descriptors, disk or threads; None for others."""
+    if isinstance(error, MemoryError):
+        return RetriableError("this host has too little memory for the agent", "give it more (ulimit -v, MemoryMax=), or run fewer tasks")
+    if isinstance(error, OSError) and error.errno in _LACKING:
+        hint = "see the disk, and what this user and service may have: ulimit -a, LimitNOFILE= of the unit"
+        return RetriableError(f"this host lacks what the agent needs: {os.strerror(error.errno)}", hint)
+    if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+        return RetriableError("this host gives the agent no more threads", "raise the limit (ulimit -u, TasksMax=), or run fewer tasks")
+    return None
 
 
 def bug_words(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from copycat_agent.delivery.batch_outcomes import unanswered_results
 from copycat_agent.delivery.exactly_once.task import ExactlyOnceTask
 from copycat_agent.delivery.files_delivery import FilesTask
 from copycat_agent.encoding.encoder import Encoder, compiled
-from copycat_agent.errors import CopycatError, DataError, FatalError, bug_words
+from copycat_agent.errors import CopycatError, DataError, FatalError, bug_words, lacking
 from copycat_agent.producer import ProducerPool
 from copycat_agent.registry import FAULT, blamed, described
 
@@ -174,6 +174,8 @@ def _in_words(error: Exception) -> CopycatError:
         return FatalError(error.message, error.hint)
     if isinstance(error, CopycatError):
         return error
+    if shortage := lacking(error):
+        return shortage
     if origin := blamed(error.__traceback__):
         return FatalError(f"{origin.text}: {described(error)}", FAULT)
     return FatalError(bug_words(error), "this is a bug in copycat-agent: please report it")

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from copycat_agent import logs
 from copycat_agent.batch.following import BatchChannel
 from copycat_agent.delivery.batch_outcomes import unanswered_results
-from copycat_agent.errors import CopycatError, FatalError, RetriableError
+from copycat_agent.errors import CopycatError, FatalError, RetriableError, lacking
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, Results, Split, TaskId
 from copycat_agent.producer import ProducerPool
@@ -381,6 +381,6 @@ def _where(error: BaseException) -> str:
 
 def _bug(error: BaseException) -> CopycatError:
     """Returns the error for an exception of `run`, which should raise none. The machine's errors pass, a bug does not."""
-    if isinstance(error, (OSError, MemoryError)):
+    if isinstance(error, OSError) or lacking(error):
         return RetriableError(f"the batch broke off: {_where(error)}")
     return FatalError(f"the batch broke off: {_where(error)}", "this is a fault of the agent: please report it")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import copycat_agent
 from copycat_agent import logs
 from copycat_agent.delivery.batch_outcomes import needs_kafka_check
-from copycat_agent.errors import CopycatError, RetriableError
+from copycat_agent.errors import CopycatError, RetriableError, lacking
 from copycat_agent.executor import resolved
 from copycat_agent.runner import failed, unpacked, unread
 from copycat_agent.spark import cluster_task
@@ -81,7 +81,11 @@ class ClusterExecutor:
             error: CopycatError | None = self._host.refusal_of(batch.definition)
             if error is None and not self._closed.is_set():
                 flight = self._flights[batch.task] = ClusterBatch(batch, next(self._numbers))
-                return self._threads.submit(self._carry, flight)
+                try:
+                    return self._threads.submit(self._carry, flight)
+                except RuntimeError as no_thread:
+                    del self._flights[batch.task]
+                    error = lacking(no_thread)
         return resolved(failed(batch, error or RetriableError("the agent is stopping"), begun=False))
 
     def settle(self, task: TaskId) -> None:
@@ -98,10 +102,18 @@ class ClusterExecutor:
 
     def _carry(self, flight: ClusterBatch) -> Results:
         """Runs a batch on a thread of the pool. Raises nothing."""
+        with self._lock:
+            if self._flights.get(flight.batch.task) is not flight:  # it could not be submitted, but the pool has queued it
+                return unread(flight.batch)
         try:
             return self._run_batch(flight)
         except CopycatError as error:
             return failed(flight.batch, error, begun=flight.is_sent)
+        except Exception as error:  # noqa: BLE001 - there may be no thread for the guard, or no JVM any more
+            from copycat_agent.spark.session import reason_of  # noqa: PLC0415 - imports pyspark: the session's thread has to be first
+
+            told = lacking(error) or RetriableError(f"the Spark job broke off: {reason_of(error)}")
+            return failed(flight.batch, told, begun=flight.is_sent)
         finally:
             with self._lock:
                 if self._flights.get(flight.batch.task) is flight:

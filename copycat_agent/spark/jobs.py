@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
-from copycat_agent.executor import DefinitionChecker, resolved, run_batch
+from copycat_agent.executor import DefinitionChecker, as_value, resolved, run_batch
 from copycat_agent.fair_executor import FairExecutor, is_success, participant_of
 from copycat_agent.runner import bounded, credentials, failed, unpacked, unread
 from copycat_agent.spark.batch_needs import makes_frames, needs_job, step_of, told_by_source
@@ -150,8 +150,8 @@ class JobExecutor:
         sent = threading.Event()
         try:
             return self._job(batch, stop_file, sent)
-        except CopycatError as error:
-            return failed(batch, error, begun=sent.is_set())
+        except Exception as error:  # noqa: BLE001 - there may be no thread for the guard
+            return failed(batch, as_value(error), begun=sent.is_set())
         finally:
             with self._lock:
                 if (flight := self._flights.get(batch.task)) and flight.stop_file is stop_file:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.backoff import Backoff
-from copycat_agent.errors import BlockedError, CopycatError, FileError, RetriableError
+from copycat_agent.errors import BlockedError, CopycatError, FileError, RetriableError, lacking
 from copycat_agent.worker.status import State
 
 if TYPE_CHECKING:
@@ -192,8 +192,8 @@ class Restarts:
         return self.pause_seconds
 
     def should_give_up(self, error: Exception, *, has_sent: bool) -> bool:
-        """Returns whether to give up after repeated bugs. OSError and MemoryError, which may pass, count only if something was sent."""
-        if has_sent or not isinstance(error, OSError | MemoryError):
+        """Returns whether to give up after repeated bugs. OSError and shortages, which may pass, count only if something was sent."""
+        if has_sent or not (isinstance(error, OSError) or lacking(error)):
             now = time.monotonic()
             self._bugs = [*(at for at in self._bugs if at > now - BUGS_SECONDS), now]
         return len(self._bugs) >= BUGS_MAX

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
@@ -102,6 +104,20 @@ def test_a_stale_plan_commits_nothing(world: World, tmp_path: Path) -> None:
     state, (result,) = world.state(split)
     assert state == "unknown"
     assert isinstance(result.error, FencedError)
+    assert world.broker.values == [b"a"]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(errno.EMFILE, "Too many open files"), RuntimeError("can't start new thread")])
+def test_what_the_host_lacks_for_a_moment_undoes_a_batch_that_is_tried_again(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    split = split_of(write(tmp_path / "f", b"a"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Budget, "take", mock.Mock(side_effect=error))
+        state, (result,) = world.state(split)
+    assert (state, type(result.error)) == ("undone", RetriableError)
+    assert str(result.error).startswith("this host ")
+    assert world.state(split)[0] == "committed"
     assert world.broker.values == [b"a"]
 
 

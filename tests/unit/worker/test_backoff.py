@@ -7,6 +7,7 @@ import pytest
 from copycat_agent.backoff import BLOCKED_SECONDS, FIRST_SECONDS, Backoff
 from copycat_agent.errors import BlockedError, FatalError, RetriableError
 from copycat_agent.options import ErrorsOptions
+from copycat_agent.worker.retry_policy import BUGS_MAX, Restarts
 
 UNWELL, BLOCKED = RetriableError("unwell", "wait"), BlockedError("no topic", "create it")
 
@@ -33,6 +34,13 @@ def test_what_a_person_has_to_repair_is_tried_more_slowly(clock: list[float]) ->
 def test_many_failures_do_not_overflow(clock: list[float]) -> None:
     wait = Backoff(ErrorsOptions())
     assert [wait.failed(UNWELL) for _ in range(3000)][-1] == 5.0
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(), RuntimeError("can't start new thread")])
+def test_what_the_host_lacks_is_no_bug_unless_something_is_sent_each_time(error: Exception) -> None:
+    restarts = Restarts()
+    assert not any(restarts.should_give_up(error, has_sent=False) for _ in range(BUGS_MAX))
+    assert [restarts.should_give_up(error, has_sent=True) for _ in range(BUGS_MAX)][-1]
 
 
 def test_jitter_stays_within_a_fifth() -> None:
