@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 TOKEN_BYTES = 32
+_AGAIN_SECONDS = 1.0
 _PROOF_SECONDS = 2.0
 """How long a new connection may take to send its token."""
 
@@ -93,6 +94,7 @@ class ControlListener:
         self._lines: dict[bytes, ControlConnection] = {}
         self._host = host
         self._server: socket.socket | None = None
+        self._closed = threading.Event()
         with contextlib.suppress(OSError):
             self._server = socket.create_server((bind, 0), family=socket.AF_INET6 if ":" in bind else socket.AF_INET)
             threading.Thread(target=self._serve, args=(self._server,), name="cluster-lines", daemon=True).start()
@@ -113,6 +115,7 @@ class ControlListener:
 
     def close(self) -> None:
         """Stops listening and closes all lines."""
+        self._closed.set()
         if self._server is not None:
             with contextlib.suppress(OSError):
                 self._server.shutdown(socket.SHUT_RDWR)  # wakes `accept`
@@ -125,8 +128,12 @@ class ControlListener:
         while True:
             try:
                 peer, _ = server.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if self._closed.is_set():
+                    return
+                _log.error("no batch can connect now, and it is tried again", error=error)
+                self._closed.wait(_AGAIN_SECONDS)
+                continue
             line = self._lines.get(_proof(peer))
             if line is None:
                 peer.close()

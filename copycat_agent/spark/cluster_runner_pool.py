@@ -122,8 +122,11 @@ class ClusterRunnerPool:
         while not self._closed.wait(LOOK_SECONDS if jobs.kept else LOOK_SECONDS / 4):
             connected = events.connected()
             begin, end = changes(jobs.kept, connected, self._cores(), with_jobs=self._leaves_cores)
-            for index in begin:
-                jobs.keep(index)
+            try:
+                for index in begin:
+                    jobs.keep(index)
+            except RuntimeError as error:
+                _log.warning("no thread can be started for a runner now, and it is tried again", error=error)
             for index in end:
                 jobs.drop(index)
                 events.retire(index) if index in connected else self.dismiss(index)

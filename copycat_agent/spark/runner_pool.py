@@ -99,10 +99,14 @@ class RunnerJobs:
         return frozenset(self._threads.copy())
 
     def keep(self, index: int) -> None:
-        """Keeps a runner with this number from now on. Called from one thread."""
+        """Keeps a runner with this number from now on. Called from one thread. Raises RuntimeError, and keeps none, without a thread."""
         self._dropped.discard(index)
         thread = self._threads[index] = threading.Thread(target=self._keep, args=(index,), name=f"runner-{index}", daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:
+            del self._threads[index]
+            raise
 
     def drop(self, index: int) -> None:
         """Does not start this runner again once it has ended."""
