@@ -14,8 +14,9 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent import logs
-from copycat_agent.errors import CopycatError, FatalError, RetriableError
+from copycat_agent.errors import CopycatError, FatalError, RetriableError, lacking
 from copycat_agent.spark.batch_needs import told_by_source
+from copycat_agent.spark.cancelling import cancel_job
 from copycat_agent.spark.sql_words import QueryFailedError
 
 if TYPE_CHECKING:
@@ -252,14 +253,15 @@ class ClusterJob:
 
         context = self._session.context
         group = f"{name}#{self._flight.number}"
-        threading.Thread(target=self._guard, args=(context, group), name=f"guard-{group}", daemon=True).start()
         try:
+            threading.Thread(target=self._ask, args=(context, group), name=f"ask-{group}", daemon=True).start()
+            threading.Thread(target=self._guard, args=(group,), name=f"guard-{group}", daemon=True).start()
             context.setJobGroup(group, name, interruptOnCancel=True)
             answer = work(context)
         except (CopycatError, QueryFailedError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever py4j raises: the job is over
-            told = None if self._problem else told_by_source(self._flight.batch.definition, error)
+            told = None if self._problem else lacking(error) or told_by_source(self._flight.batch.definition, error)
             reason = self._problem or reason_of(error)
             kill_stopped_session(self._session)
             if "PYTHON_VERSION_MISMATCH" in words_of(error):
@@ -272,21 +274,25 @@ class ClusterJob:
             self._activity.beat()
         return answer
 
-    def _guard(self, context: SparkContext, group: str) -> None:
+    def _ask(self, context: SparkContext, group: str) -> None:
+        """Thread: asks Spark's driver whether the job has begun, until it has or is over. A JVM that hangs does not answer."""
+        while not self.has_begun and not self._over.wait(_BEGUN_SECONDS):
+            if _is_active(context, group):
+                self.has_begun = True
+
+    def _guard(self, group: str) -> None:
         """Thread that runs as long as the job: cancels it once there is a reason to."""
-        asked = since = time.monotonic()
-        begun_at = 0.0
+        since, begun_at = time.monotonic(), 0.0
         while not self._over.wait(_LOOK_SECONDS):
-            now = time.monotonic()
-            if not self.has_begun and (self._flight.line.is_connected or now - asked > _BEGUN_SECONDS):
-                asked = now
-                if self._flight.line.is_connected or _is_active(context, group):
-                    self.has_begun, begun_at = True, now
-                    self._activity.beat()
-            self._problem = self._problem or (self._overdue(begun_at) if self.has_begun else self._unplaced(since))
+            if self._flight.line.is_connected:
+                self.has_begun = True
+            if self.has_begun and not begun_at:
+                begun_at = time.monotonic()
+                self._activity.beat()
+            self._problem = self._overdue(begun_at) if begun_at else self._unplaced(since)
             if self._problem:
-                with contextlib.suppress(Exception):  # the JVM may be gone, and the job with it
-                    context.cancelJobGroup(group)  # repeated: it misses a job that is about to start
+                cancel_job(self._session, group, self._over)
+                return
 
     def _unplaced(self, since: float) -> str:
         """Returns why a job that has not begun has to be cancelled, "" while it may wait."""

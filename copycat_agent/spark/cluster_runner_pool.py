@@ -14,14 +14,13 @@ from copycat_agent import logs
 from copycat_agent.errors import FatalError
 from copycat_agent.runner import Work
 from copycat_agent.spark import cluster_task
+from copycat_agent.spark.cancelling import cancel_job
 from copycat_agent.spark.cluster_job import kill_stopped_session
 from copycat_agent.spark.cluster_listener import ClusterListener
 from copycat_agent.spark.runner_pool import RunnerJobs
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-    from pyspark import SparkContext
 
     from copycat_agent.model import Batch
     from copycat_agent.spark.cluster_host import ClusterHost
@@ -79,7 +78,7 @@ class ClusterRunnerPool:
         self.key = self._listener.address.key
         self._attempts = itertools.count(1)
         self._jobs: RunnerJobs | None = None
-        self._groups: dict[int, tuple[SparkContext, str]] = {}
+        self._groups: dict[int, tuple[Session, str, threading.Event]] = {}
         self._leaves_cores = False
         self._closed = threading.Event()
 
@@ -103,9 +102,8 @@ class ClusterRunnerPool:
     def dismiss(self, index: int) -> None:
         """Cancels the runner's Spark job, which ends its process."""
         if found := self._groups.get(index):
-            context, group = found
-            with contextlib.suppress(Exception):  # the JVM may be gone, and the job with it
-                context.cancelJobGroup(group)
+            with contextlib.suppress(RuntimeError):  # no more threads: it ends once it notices
+                threading.Thread(target=cancel_job, args=found, name=f"dismiss-{index}", daemon=True).start()
 
     def close(self) -> None:
         self._closed.set()
@@ -144,11 +142,14 @@ class ClusterRunnerPool:
         context, group = session.context, f"runner-{index}#{next(self._attempts)}"
         level = min(logging.getLogger("copycat_agent").getEffectiveLevel(), logging.WARNING)  # the driver filters what runners log
         post = cluster_task.ResidentTask(index, cluster_task.RUN, copycat_agent.__version__, level, self._listener.address)
-        self._groups[index] = context, group
+        over = threading.Event()
+        self._groups[index] = session, group, over
         try:
             context.setJobGroup(group, f"runner {index}", interruptOnCancel=True)
             said = run_task(context, cluster_task.stay, post)
         except Exception:
             kill_stopped_session(session)
             raise
+        finally:
+            over.set()
         return str(cluster_task.unfit(pickle.loads(said[0]))) if said else ""  # noqa: S301 - from our own worker

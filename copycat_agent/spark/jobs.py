@@ -20,6 +20,7 @@ from copycat_agent.executor import DefinitionChecker, as_value, resolved, run_ba
 from copycat_agent.fair_executor import FairExecutor, is_success, participant_of
 from copycat_agent.runner import bounded, credentials, failed, unpacked, unread
 from copycat_agent.spark.batch_needs import makes_frames, needs_job, step_of, told_by_source
+from copycat_agent.spark.cancelling import cancel_job
 from copycat_agent.spark.runner_pool import LocalRunnerPool
 from copycat_agent.spark.runners import RunnerExecutor
 from copycat_agent.transforms.sql import SqlStep
@@ -135,7 +136,7 @@ class JobExecutor:
                 self._withdraw(flight, failed(flight.batch, RetriableError("the agent is stopping"), begun=False))
         wait([flight.future for flight in flights])
         self._threads.shutdown()
-        self._examiner.shutdown()
+        self._examiner.shutdown(wait=False)  # a JVM that hangs does not answer it, until the host ends the JVM
 
     def _withdraw(self, flight: _JobBatch, results: Results) -> bool:
         """Ends a batch that still waits with `results`. Returns whether it did. Called with the lock."""
@@ -169,7 +170,7 @@ class JobExecutor:
         session = self._session(stop_file)
         if session is None:
             return unread(batch)
-        job = _Job(session.context, stop_file.name, self._closed)
+        job = _Job(session, stop_file.name, self._closed)
         threading.Thread(
             target=job.guard, args=(batch.settled_seconds + self._answer_seconds,), name=f"{job.group}-guard", daemon=True
         ).start()
@@ -252,10 +253,10 @@ class JobExecutor:
 class _Job:
     """A running job, which a guard cancels when its time is over or the executor is closed."""
 
-    def __init__(self, context: SparkContext, group: str, closed: threading.Event) -> None:
+    def __init__(self, session: Session, group: str, closed: threading.Event) -> None:
         self.group = group
         self.problem = ""
-        self._context = context
+        self._session = session
         self._closed = closed
         self._over = threading.Event()
 
@@ -270,8 +271,8 @@ class _Job:
             late = time.monotonic() > deadline
             if late or self._closed.is_set():
                 self.problem = "it took too long and was cancelled" if late else "the agent is stopping"
-                with contextlib.suppress(Exception):  # the JVM may be gone, and the job with it
-                    self._context.cancelJobGroup(self.group)  # repeated, because it misses a job that is about to start
+                cancel_job(self._session, self.group, self._over)
+                return
 
 
 class ChoosingExecutor:

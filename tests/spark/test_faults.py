@@ -23,7 +23,7 @@ import copycat_agent.spark.runners
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.model import TaskId
 from copycat_agent.options import SparkOptions
-from copycat_agent.spark import workers_lock
+from copycat_agent.spark import cancelling, workers_lock
 from copycat_agent.spark.host import SparkHost, runners_of
 from copycat_agent.spark.jobs import JobExecutor
 from copycat_agent.spark.runner_connections import LocalRunnerConnection
@@ -159,6 +159,20 @@ def test_a_killed_jvm_costs_runners_and_a_job_their_batches_and_is_started_again
     assert host.jvm_pid != jvm
     wait_until(lambda: not any(_alive(pid) for pid in (jvm, *(one.pid for one in busy))), SECONDS, "the old processes are gone")
     assert "Traceback" not in caplog.text
+
+
+def test_a_jvm_that_somebody_stops_is_killed_when_a_job_is_due_and_is_started_again(
+    jobs: JobExecutor, host: SparkHost, flag: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cancelling, "CANCEL_SECONDS", 2.0)
+    job = jobs.submit(batch("until-told", str(flag), max_seconds=BEGUN_SECONDS))
+    wait_until(flag.exists, SECONDS, "the job's batch runs")
+    jvm = host.jvm_pid
+    assert jvm
+    os.kill(jvm, signal.SIGSTOP)
+    assert isinstance(job.result(SECONDS)[0].error, RetriableError)
+    wait_until(lambda: not _alive(jvm), SECONDS, "it is dead")
+    wait_until(lambda: jobs.submit(batch("answer")).result(SECONDS)[0].error is None, UP_SECONDS, "jobs run again")
 
 
 def test_a_batch_that_hangs_holds_up_no_other_on_its_runner(runners: RunnerExecutor, tmp_path: Path) -> None:

@@ -22,14 +22,14 @@ from tests.rig.waiting import wait_until
 from tests.spark.batches import batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 SECONDS = 60.0
 
 
 @pytest.fixture
-def refuse(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Lets no thread start whose name contains this from now on; all of them can with "(none)"."""
     refused, start = ["(none)"], threading.Thread.start
 
@@ -114,7 +114,7 @@ def test_a_runner_on_a_cluster_without_a_thread_is_kept_once_there_is_one(
 
     pool = Pool(SimpleNamespace(own_addresses=lambda: ("127.0.0.1", "127.0.0.1"), session=session))  # type: ignore[arg-type]
     refuse("runner-2")
-    pool.start(SimpleNamespace(connected=frozenset, ended=lambda *_: 60.0, retire=lambda _: None))  # type: ignore[arg-type]
+    pool.start(SimpleNamespace(connected=frozenset, ended=lambda *_: 60.0, retire=lambda _: None))
     wait_until(lambda: "no thread can be started for a runner" in caplog.text, SECONDS, "it is told")
     refuse("(none)")
     wait_until(lambda: sorted(begun) == [0, 1, 2, 3], SECONDS, lambda: f"runners: {begun}")

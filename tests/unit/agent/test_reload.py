@@ -194,7 +194,7 @@ def test_a_definition_that_moves_to_another_file_replaces_the_last_good_version_
 
 
 def test_files_of_the_same_names_as_those_of_a_last_good_version_are_not_begun(host: Host) -> None:
-    sections = {
+    sections: dict[str, Any] = {
         "source": {"type": "kafka", "topics": ["orders"]},
         "sink": {"type": "files", "uri": f"file://{host.root}/lake", "format": "jsonl"},
     }
