@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -12,6 +13,7 @@ import typer
 
 from copycat_agent import logs
 from copycat_agent.agent import Agent, AgentSettings, DefinitionFiles, Elsewhere, LeaderElection, StoppedError, WantedDefinitions
+from copycat_agent.agent.leader_election import WAIT_SECONDS
 from copycat_agent.backfill.summary import Summary
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import (
@@ -41,6 +43,8 @@ from copycat_agent.worker import State, Status
 
 READY_SECONDS = 10.0
 """How long the connectors' first scans may delay "ready": a dead network file system must not delay it for ever."""
+UP_SECONDS = WAIT_SECONDS + READY_SECONDS
+"""How long the agent's state in Kafka may delay "ready". One that finds another process with its agent_id ends before that."""
 _LOOK_SECONDS = 0.5
 
 _log = logs.get("agent")
@@ -156,7 +160,7 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     _leave_if_asked(stop, until_idle=until_idle)
     tracked = until_idle and output is Format.JSON
     with contextlib.ExitStack() as around:
-        leading = around.enter_context(_led(settings, stop, manager, stands_by=standby, until_idle=until_idle))
+        leading = around.enter_context(led(settings, stop, manager, stands_by=standby, until_idle=until_idle))
         if leading is not None and files.look() != files.seen:  # they have changed while this process stood by
             first = _first_load(files, only or [], color=use_color(no_color=no_color))
         running = [one for one in first.definitions.values() if one.enabled]
@@ -210,7 +214,7 @@ def _is_on_cluster(master: str | None, *, to_the_end: bool) -> bool:
 
 
 @contextlib.contextmanager
-def _led(
+def led(
     settings: AgentSettings, stop: StopSignals, manager: ServiceManager, *, stands_by: bool, until_idle: bool
 ) -> Iterator[LeaderElection | None]:
     """Around the agent: this process leads those with its agent_id, once it is its turn; None without one.
@@ -224,7 +228,13 @@ def _led(
         yield None
         return
 
+    up_at = time.monotonic() + UP_SECONDS
+
     def tick(status: str) -> None:
+        nonlocal up_at
+        if time.monotonic() > up_at:
+            manager.ready(status)
+            up_at = math.inf
         manager.status(status)
         manager.feed(0.0)
 

@@ -10,9 +10,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
+import typer
 
+from copycat_agent.agent import AgentSettings
 from copycat_agent.cli import run
 from copycat_agent.cli.run import ServiceReporter
+from copycat_agent.errors import RetriableError
+from copycat_agent.options import AgentOptions, KafkaOptions
+from copycat_agent.producer.state_topic import StateTopic
 from copycat_agent.systemd import ServiceManager
 from copycat_agent.worker import State
 
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from copycat_agent.agent import Agent
+    from copycat_agent.cli.running import StopSignals
 
 
 class Double:
@@ -98,6 +104,27 @@ def test_the_watchdog_hears_of_a_pipeline_that_moves_and_not_of_one_that_hangs(
     agent.age = 0.0
     service.tick()
     assert "WATCHDOG=1" in heard(listener)
+
+
+@pytest.mark.parametrize(("up_seconds", "count"), [(3600.0, 0), (-1.0, 1)])
+def test_an_agent_whose_state_is_in_a_kafka_that_is_away_is_ready_after_a_while_all_the_same(
+    listener: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, up_seconds: float, count: int
+) -> None:
+    monkeypatch.setattr(run, "UP_SECONDS", up_seconds)
+    attempts, stop = iter(range(2)), SimpleNamespace(asked=False)
+
+    def is_away(_: StateTopic) -> None:
+        stop.asked = next(attempts) == 1
+        raise RetriableError("Connection refused")
+
+    monkeypatch.setattr(StateTopic, "ensure", is_away)
+    settings = AgentSettings(AgentOptions(agent_id="lake", kafka=KafkaOptions(bootstrap_servers=("127.0.0.1:1",))), tmp_path)
+    manager = ServiceManager({"NOTIFY_SOCKET": listener.getsockname()})
+    with pytest.raises(typer.Exit), run.led(settings, cast("StopSignals", stop), manager, stands_by=False, until_idle=False):
+        pytest.fail("it does not lead")
+    lines = heard(listener)
+    assert lines.count("READY=1") == count
+    assert "STATUS=waits for Kafka: Connection refused" in lines
 
 
 def test_a_reload_ends_when_the_definitions_were_read(listener: socket.socket, agent: Double, service: ServiceReporter) -> None:
