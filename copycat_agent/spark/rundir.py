@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 from copycat_agent.errors import FatalError
@@ -20,16 +19,15 @@ LOCAL = "blocks"
 """spark.local.dir."""
 
 SOCKETS = "sockets"
-"""Directory of sockets, or a link to one with a shorter path."""
+"""Directory of sockets."""
 
 SPARK_SOCKETS = "s"
 """Directory of Spark's own sockets, below `SOCKETS`."""
 
 SOCKET_DIR_BYTES = 58
-"""Longest path of the directory: a unix socket's path has at most 107 bytes, of which Spark's names take 42."""
+"""Longest path of the directory by its name: a unix socket's path has at most 107 bytes, of which Spark's names take 42."""
 
 _FILES = ("gateway", "jvm.args")
-_SHORT_PREFIX = "copycat-"
 
 
 def prepare(run_dir: Path) -> Path:
@@ -56,16 +54,8 @@ def remove(run_dir: Path) -> None:
     """Deletes what `prepare` and a session have made. Raises nothing; the next `prepare` deletes what is left."""
     for name in (TEMPORARY, LOCAL):
         shutil.rmtree(run_dir / name, ignore_errors=True)
-    sockets = run_dir / SOCKETS
-    if sockets.is_symlink():
-        target = sockets.readlink()
-        with contextlib.suppress(OSError):
-            if target.name.startswith(_SHORT_PREFIX) and target.lstat().st_uid == os.geteuid():
-                shutil.rmtree(target, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            sockets.unlink()
-    shutil.rmtree(sockets, ignore_errors=True)
-    for name in _FILES:
+    shutil.rmtree(run_dir / SOCKETS, ignore_errors=True)
+    for name in (SOCKETS, *_FILES):  # the first if it is a link
         with contextlib.suppress(OSError):
             (run_dir / name).unlink()
 
@@ -79,13 +69,12 @@ def sweep(run_dir: Path, sockets: Path) -> None:
 
 
 def _socket_dir(run_dir: Path) -> Path:
-    """Creates `run_dir/sockets`; if its path is too long for sockets, as a link to a private directory with a short path. Returns that."""
+    """Creates `run_dir/sockets`. Returns its path; if that is too long for sockets, by a descriptor that is never closed.
+
+    A shorter directory elsewhere, as in /tmp, would be emptied after some days by who cleans up there.
+    """
     sockets = run_dir.absolute() / SOCKETS
+    sockets.mkdir(mode=0o700)
     if len(os.fsencode(sockets)) <= SOCKET_DIR_BYTES:
-        sockets.mkdir(mode=0o700)
         return sockets
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    short = len(os.fsencode(runtime)) + len(_SHORT_PREFIX) + 9 <= SOCKET_DIR_BYTES and os.access(runtime, os.W_OK | os.X_OK)
-    target = Path(tempfile.mkdtemp(prefix=_SHORT_PREFIX, dir=runtime if short else "/tmp"))  # noqa: S108  mkdtemp makes it private
-    sockets.symlink_to(target)
-    return target
+    return Path(f"/proc/{os.getpid()}/fd/{os.open(sockets, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)}")

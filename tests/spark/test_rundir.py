@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,22 +25,29 @@ def test_it_is_private_also_when_it_was_not(tmp_path: Path) -> None:
     assert all(path.stat().st_mode & 0o777 == 0o700 for path in (run_dir, sockets, run_dir / rundir.TEMPORARY, run_dir / rundir.LOCAL))
 
 
-def test_a_deep_directory_gets_a_short_one_for_sockets(tmp_path: Path) -> None:
+CONNECT = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+
+
+def test_sockets_of_a_deep_directory_lie_in_it_and_children_reach_them_by_a_short_path(tmp_path: Path) -> None:
     run_dir = tmp_path / ("deep" * 30)
     sockets = rundir.prepare(run_dir)
     assert len(os.fsencode(sockets)) <= rundir.SOCKET_DIR_BYTES
     assert sockets.stat().st_mode & 0o777 == 0o700
+    assert sockets.samefile(run_dir / rundir.SOCKETS)
+    assert not (run_dir / rundir.SOCKETS).is_symlink()
+    listener = RunnerListener(str(sockets / "runners"))
+    assert (run_dir / rundir.SOCKETS / "runners").is_socket()
+    subprocess.run([sys.executable, "-c", CONNECT, listener.address], check=True)
+    listener.close()
     rundir.remove(run_dir)
-    assert not sockets.exists()
     assert list(run_dir.iterdir()) == []
 
 
 def test_what_a_killed_agent_left_is_cleared(tmp_path: Path) -> None:
     run_dir = tmp_path / ("deep" * 30)
-    first = rundir.prepare(run_dir)
+    (rundir.prepare(run_dir) / "runners").write_text("")
     (run_dir / rundir.LOCAL / "blocks").write_text("")
-    second = rundir.prepare(run_dir)
-    assert not first.exists() or first == second
+    assert [path.name for path in rundir.prepare(run_dir).iterdir()] == [rundir.SPARK_SOCKETS]
     assert list((run_dir / rundir.LOCAL).iterdir()) == []
     rundir.remove(run_dir)
 
