@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
@@ -70,7 +70,7 @@ def test_who_was_followed_by_another_process_writes_nothing_any_more(broker: Dev
     assert state(broker.bootstrap).take() == {b"a": b"1", b"b": b"1"}
 
 
-class Forgetting(state_topic.Producer):
+class Forgetting(Producer):
     """A producer whose next commit Kafka refuses, as it does after `transactional.id.expiration.ms` without one (tried with a second)."""
 
     has_forgotten = False
