@@ -12,6 +12,7 @@ from copycat_agent.formats.records import build_format
 from copycat_agent.model import Loss, SourceOffset, SplitResult
 from copycat_agent.sources.planner import Changes
 from copycat_agent.sources.spool_dir.file_progress import set_aside
+from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 from copycat_agent.sources.spool_dir.views import ColumnDrift
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def offset_to_save(result: SplitResult, *, stop: bool = False) -> SourceOffset:
     if result.damage and not stop:
         return replace(result.offset, done=True, trouble=result.damage)
     is_over = result.at_end and not (result.error or result.changed or result.damage)
+    assert not is_over or result.split.end in (ENDLESS, result.offset.position), "what is done is settled to its end"
     return replace(result.offset, done=is_over)
 
 

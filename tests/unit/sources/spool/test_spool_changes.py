@@ -327,6 +327,45 @@ def test_a_large_file_is_read_in_ranges_that_resume_on_their_own(tmp_path: Path)
     assert row.records == len(MANY)
 
 
+ROWS = b"".join(b"%06d,x\n" % number for number in range(len(MANY)))
+COLUMNS = ({"name": "a", "width": 6}, {"name": "b", "width": 2})
+
+
+@pytest.mark.usefixtures("small_ranges")
+@pytest.mark.parametrize(
+    ("form", "content"),
+    [
+        ({"type": "csv", "multiline": False}, b"a,b\n" + ROWS),
+        ({"type": "csv", "header": False, "multiline": False}, ROWS),
+        ({"type": "csv", "header": False, "multiline": False, "comment": "#"}, ROWS.replace(b"\n", b"\n\n#\n")),
+        ({"type": "csv", "quote": "none", "skip_footer": 1}, b"a,b\n" + ROWS + b"footer\n"),
+        ({"type": "csv", "quote": "none", "encoding": "utf-16-le"}, (b"a,b\n" + ROWS).decode().encode("utf-16-le")),
+        ({"type": "fixed_width", "columns": COLUMNS}, ROWS),
+        ({"type": "fixed_width", "columns": COLUMNS, "record_bytes": 9}, ROWS),
+        ({"type": "jsonl"}, b"".join(b'{"a": %d}\n' % number for number in range(len(MANY)))),
+        ({"type": "lines", "skip_lines": 1, "skip_footer": 1}, b"header\n" + ROWS + b"footer\n"),
+        ({"type": "binary", "chunk": 9}, ROWS),
+    ],
+)
+@pytest.mark.parametrize("killed", [False, True])
+def test_each_record_is_in_one_range(tmp_path: Path, form: dict[str, Any], content: bytes, *, killed: bool) -> None:
+    spool = Spool(tmp_path, tasks=3, delivery={"ordering": "none"}, format=form)
+    spool.drop("a", content)
+    spool.scan()
+    assert len(spool.store) > 2
+    if killed:
+        spool.max_bytes = 15_000
+        spool.work()
+        assert spool.arrived
+        spool.restart()
+    spool.drain()
+    assert len(set(spool.arrived)) == len(MANY)
+    assert len(spool.arrived) == len(MANY)
+    (row,) = spool.store.values()
+    assert (row.done, row.records, row.position) == (True, len(MANY), len(content))
+    assert not spool.losses
+
+
 @pytest.mark.usefixtures("small_ranges")
 def test_a_cut_file_that_changes_is_set_aside(tmp_path: Path) -> None:
     spool = Spool(tmp_path, tasks=2, delivery={"ordering": "none"})
