@@ -136,7 +136,7 @@ class LinesFormat(FileFormat):
             return
         if start < begin:
             yield header_gap(file, start, min(begin, end))
-            start, how = begin, {"final": final, "block_bytes": how.get("block_bytes")}
+            start, how = begin, {"final": final, "flush": how.get("flush", False), "block_bytes": how.get("block_bytes")}
         if start < end:
             how["footer"] = self._edges.footer(file, end)
             yield from (self._groups or self._lines).frames(file, start, end, **how)

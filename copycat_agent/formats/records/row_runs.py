@@ -135,9 +135,9 @@ class LineTable(Protocol):
 
 
 def of_lines(table: LineTable, frames: Iterator[Frame], start: int, *, final: bool) -> Iterator[Frame]:
-    """Yields the records in what `LineFrames` yields from `start` on.
+    """Yields the records in what `LineFrames` yields from `start` on; one that is incomplete at the end only if that is `final`.
 
-    A record includes what is skipped after it. So the last one is held back until it is known where the next one begins.
+    A record includes what is skipped after it. So the last one is held back until the next one begins, or the frames end.
     """
     runs = _Runs(table, start)
     for frame in frames:
@@ -145,11 +145,10 @@ def of_lines(table: LineTable, frames: Iterator[Frame], start: int, *, final: bo
             table.lines.add(frame)
             yield from runs.found(final=frame.partial)
             continue
-        yield from runs.all()  # a record never continues over what is not a line
+        yield from runs.all(final=True)  # a record never continues over what is not a line
         yield frame
         runs.begin(frame.end)
-    if final:
-        yield from runs.all()
+    yield from runs.all(final=final)
 
 
 class _HeldRecord(NamedTuple):
@@ -173,12 +172,12 @@ class _Runs:
         self._start, self._tail = position, b""
         self._table.lines.skip_to(position)
 
-    def all(self) -> Iterator[Parsed | Gap]:
-        """Yields all records, and what is skipped after the last."""
+    def all(self, *, final: bool) -> Iterator[Parsed | Gap]:
+        """Yields all records, and what is skipped after the last; unless `final`, an incomplete one is left."""
         lines = self._table.lines
-        if lines.raw:
+        if final and lines.raw:
             yield from self.found(final=True)
-        end = lines.end
+        end = lines.start
         if self._held is not None:
             yield self._run([self._held.value], [self._held.start, end], [self._held.raw], self._tail)
         elif end > self._start:

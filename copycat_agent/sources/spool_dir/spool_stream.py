@@ -227,6 +227,7 @@ class PackedSpoolStream(_SpooledStream, PackedStream):
     def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         """Yields the frames. On damage it also yields the whole records before it, which the failed read did not return."""
         reached, skipping, cut = start, how.get("skipping", False), how.get("cut", "")
+        how["flush"] = self._ends_group(end, how)
         try:
             for frame in super().frames(framing, start, end, **how):
                 reached, skipping = frame.end, isinstance(frame, LongLine | SkippedRest) and not frame.complete
@@ -235,7 +236,7 @@ class PackedSpoolStream(_SpooledStream, PackedStream):
         except DamageError:
             readable = min(end, self._unpacker.produced)
             if self._damage() and readable > reached and not self._form.counts_records:
-                how["skipping"], how["final"] = skipping or bool(cut), False
+                how["skipping"], how["final"], how["flush"] = skipping or bool(cut), False, True
                 if "cut" in how or cut:
                     how["cut"] = cut
                 yield from super().frames(framing, reached, readable, **how)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.formats import LineOptions, MultilineFrames, MultilineOptions
+from copycat_agent.formats import Chunk, LineOptions, MultilineFrames, MultilineOptions
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.packing import compressions, unpacking
@@ -435,6 +435,28 @@ def test_the_end_of_an_archive_once_seen_is_known(tmp_path: Path) -> None:
     stream.read(2000, 10)
     assert stream.bounds(2**24) == (len(text), False), "though it was begun anew"
     stream.close()
+
+
+@pytest.mark.parametrize("limit", [2**30, 20])
+@pytest.mark.parametrize("begun", [b"", b" at"])
+@pytest.mark.parametrize("met", [False, True])
+def test_damage_ends_the_group_of_lines_before_it_and_the_end_of_a_split_does_not(
+    tmp_path: Path, begun: bytes, limit: int, met: bool
+) -> None:
+    text = b"S one\n at x\nS two\n at y\n"
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(text + begun) + b"garbage")
+    groups = MultilineFrames(LineOptions(), MultilineOptions(start="^S"))
+    stream, values, position, bounds = open_stream(split_of(path)), list[bytes](), 0, None
+    stream.read(0, 100 if met else 0)
+    while bounds != (bounds := stream.bounds(limit)):
+        for frame in stream.frames(groups, position, bounds[0], final=False, flush=False):
+            assert isinstance(frame, Chunk)
+            values += frame.values
+            position = frame.end
+    stream.close()
+    assert values == ([b"S one\n at x", b"S two\n at y"] if limit > len(text) else [b"S one\n at x"])
+    assert bounds == (min(limit, len(text + begun)), False)
 
 
 def test_an_archive_that_grows_at_the_last_moment_is_not_damaged(tmp_path: Path) -> None:

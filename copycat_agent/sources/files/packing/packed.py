@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Unpack
 
-from copycat_agent.formats import Reader
+from copycat_agent.formats import Frame, FrameOptions, Frames, Reader, RecordFormat
 from copycat_agent.model import Fingerprint, Loss, SourceOffset, Split, SplitResult
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.packing import unpacking
@@ -89,7 +91,8 @@ class PackedStream(Stream):
         self._settled = split.offset.position
         self._is_sound = True
         self._is_closed = False
-        self._end = -1  # its unpacked size, once it is known
+        self._end = -1  # its unpacked size, or where damage begins, once that is known
+        self._is_damaged = False
         try:
             codec, size = split.offset.compression, self._file.info.st_size
             self._unpacker = unpacking.PROCESS.take(split.partition, codec, self._file.read_disk, size, self.limits)
@@ -189,11 +192,19 @@ class PackedStream(Stream):
         return ""
 
     def bounds(self, limit: int) -> tuple[int, bool]:
-        """Returns where framing has to end, and whether that is the end: it is known only once it is reached."""
-        if self._unpacker.is_whole:
-            self._end = self._unpacker.produced
+        """Returns where framing has to end, and whether that is the end: it is known only once it is reached. Damage is no end."""
+        if self._unpacker.is_whole or self._damage():
+            self._end, self._is_damaged = self._unpacker.produced, not self._unpacker.is_whole
         end = self._end  # final: reading far back makes the unpacker begin anew
-        return (limit, False) if end < 0 else (min(limit, end), self._final and end <= limit)
+        return (limit, False) if end < 0 else (min(limit, end), self._final and end <= limit and not self._is_damaged)
+
+    def _ends_group(self, end: int, how: FrameOptions) -> bool:
+        """Returns whether an open group of whole lines before `end` is a record: also before damage, after which nothing is read."""
+        return how.get("flush", False) or (self._is_damaged and end == self._end)
+
+    def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
+        how["flush"] = self._ends_group(end, how)
+        return super().frames(framing, start, end, **how)
 
     def is_exhausted(self, limit: int) -> bool:
         """Returns whether everything was unpacked, and nothing is left before byte `limit`."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.formats import Gap
+from copycat_agent.formats import Gap, Parsed
 from copycat_agent.formats.records import FORMATS
 from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Bytes, ranges, read_all, resumes
@@ -102,6 +102,26 @@ def test_a_table_that_holds_a_trailer_alone_is_empty_and_not_bad() -> None:
     for packed in (False, True):
         whole = read_all(form("csv", columns=("n", "t"), skip_footer=1), b"T;0\n", packed=packed)
         assert (whole.values, whole.damage, whole.end) == ([], "", 4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "head"),
+    [
+        ("csv", {}, b"n,t\n"),
+        ("csv", {"header": False, "columns": ("n", "t"), "multiline": False}, b""),
+        ("fixed_width", {"columns": ({"name": "n", "width": 1}, {"name": "t", "start": 3, "width": 3})}, b""),
+        ("w3c", {}, b"#Fields: n t\n"),
+    ],
+)
+@pytest.mark.parametrize("rest", [b"", b"\n", b"3", b'3,"'])
+def test_a_whole_row_is_a_record_whoever_may_write_behind_it(kind: str, options: dict[str, Any], head: bytes, rest: bytes) -> None:
+    rows = head + (b"1 one\n\n2 two\n" if kind != "csv" else b"1,one\n\n2,two\n")
+    table, file = form(kind, **options), Bytes(rows + rest)
+    frames = list(table.frames(file, 0, len(file.data), final=False))
+    assert [value["t"] for frame in frames if isinstance(frame, Parsed) for value in frame.values] == ["one", "two"]
+    assert frames[-1].end == len(rows + rest.strip(b'3,"'))
+    again = list(table.frames(file, frames[-1].end, len(file.data), final=True))
+    assert sum(len(frame.values) for frame in again if isinstance(frame, Parsed)) == bool(rest.strip()), "the row that had begun"
 
 
 def test_records_of_a_length_have_no_lines_to_skip_at_the_end() -> None:

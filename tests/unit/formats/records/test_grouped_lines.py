@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.formats import LineOptions, MultilineFrames, MultilineOptions, RecordPart
+from copycat_agent.formats import Chunk, LineOptions, MultilineFrames, MultilineOptions, RecordPart
 from copycat_agent.formats.records.byte_records import LinesOptions
 from tests.rig.examples import examples
 from tests.unit.formats.records.rig import Bytes, read_all, resumes
@@ -51,6 +51,15 @@ def test_a_record_over_the_limit_goes_in_parts_unless_something_else_is_said() -
         cut = form("lines", **options)
         assert cut.on_too_long == "truncate"
         assert [len(value) for value in read_all(cut, data).values] == [200]
+
+
+@pytest.mark.parametrize("header", [0, 1])
+def test_an_open_group_of_whole_lines_is_a_record_if_it_is_said_to_end(header: int) -> None:
+    file = Bytes(b"header\n" * header + b"S\n c\nS\n d\n e", packed=True)
+    lines = form("lines", multiline={"start": "^S"}, skip_lines=header)
+    for flush, groups in ((True, [b"S\n c", b"S\n d"]), (False, [b"S\n c"])):
+        frames = lines.frames(file, 0, len(file.data), final=False, flush=flush)
+        assert [value for frame in frames if isinstance(frame, Chunk) for value in frame.values] == groups
 
 
 def test_groups_are_not_cut_into_ranges() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
+import zlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
@@ -16,6 +18,7 @@ from copycat_agent.sources.files.identity import Identity, identify_by_name
 from copycat_agent.sources.files.paths.discovery import Discovery, Warn
 from copycat_agent.sources.spool_dir import admission
 from tests.rig.waiting import wait_until
+from tests.unit.sources.archives import tar
 from tests.unit.sources.spool.rig import Spool, lines, touch_later
 
 if TYPE_CHECKING:
@@ -260,3 +263,55 @@ def test_names_of_any_bytes_are_read_and_moved(tmp_path: Path, name: str) -> Non
     spool.drain()
     assert spool.arrived == [b"one"]
     assert [path.name for path in (tmp_path / "done").iterdir()] == [name]
+
+
+_ROWS = b"".join(b"%06d,%x\n" % (number, number * 0x9E3779B97F4A7C15 % 2**64) for number in range(500))
+_WIDTHS = {"type": "fixed_width", "columns": ({"name": "a", "width": 6}, {"name": "b", "width": 17}), "too_short": "null"}
+_DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "it is cut": lambda data: data[:-4],
+    "something is behind it": lambda data: data + b"garbage",
+    "its checksum is wrong": lambda data: data[:-8] + bytes(8),
+}
+
+
+@pytest.mark.parametrize("max_bytes", [2**26, 2000])
+@pytest.mark.parametrize("rest", [b"", b"unfinis"])
+@pytest.mark.parametrize(
+    ("form", "head"),
+    [
+        ({"type": "csv"}, b"a,b\n"),
+        (_WIDTHS, b""),
+        ({"type": "lines"}, b""),
+        ({"type": "lines", "multiline": {"start": "^0"}, "skip_lines": 1}, b"header\n"),
+        ({"type": "w3c"}, b"#Fields: ab\n"),
+    ],
+)
+@pytest.mark.parametrize("damage", _DAMAGE)
+def test_every_whole_record_before_damage_is_sent(
+    tmp_path: Path, damage: str, form: dict[str, Any], head: bytes, rest: bytes, max_bytes: int
+) -> None:
+    spool = Spool(tmp_path, format=form)
+    spool.max_bytes = max_bytes
+    spool.drop("a.gz", _DAMAGE[damage](gzip.compress(head + _ROWS + rest)))
+    spool.drain()
+    assert len(spool.arrived) == 500
+    (row,) = spool.store.values()
+    assert (row.done, row.records, row.position) == (True, 500, len(head + _ROWS))
+    assert row.trouble
+
+
+@pytest.mark.parametrize("begun", [b"", b" at"])
+@pytest.mark.parametrize("stage", ["as it is", "in an archive", "in an archive of one"])
+def test_a_group_of_whole_lines_before_damage_is_sent(tmp_path: Path, stage: str, begun: bytes) -> None:
+    text = b"S one\n at x\nS two\n at y\n"
+    if stage != "as it is":
+        files = {"a": b"S zero\n"} if stage == "in an archive" else {}
+        whole = tar({**files, "b": text + begun + bytes(2000)})
+        text = whole[: whole.index(text) + len(text)]
+    packer = zlib.compressobj(wbits=31)
+    spool = Spool(tmp_path, format={"type": "lines", "multiline": {"start": "^S"}}, unpack={"archives": True})
+    spool.drop("a.gz", packer.compress(text + begun) + packer.flush(zlib.Z_SYNC_FLUSH))
+    spool.drain()
+    assert spool.arrived == [b"S zero"] * (stage == "in an archive") + [b"S one\n at x", b"S two\n at y"]
+    (row,) = spool.store.values()
+    assert (row.done, row.position) == (True, len(text))
