@@ -174,7 +174,7 @@ class RecordFile(Protocol):
 
     @property
     def memo(self) -> dict[str, Any]:
-        """Holds state of a format for the next batch of this file in this process: empty at first, and after a kill.
+        """Holds state of a format for the next batch of this file in this process: empty at first, after a kill, and with other options.
 
         It makes the next batch quick, and nothing depends on it: a kill costs no more than reading again.
         """

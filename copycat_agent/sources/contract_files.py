@@ -42,7 +42,7 @@ class FilesFormat(LimitedFormat):
     """How files are opened, unpacked and parsed. A task builds it once per definition."""
 
     def __init__(self, options: FilesOptions, source: FileSource) -> None:
-        super().__init__(build_format(options.format), options.unpack)
+        super().__init__(options.format, options.unpack)
         self._options = options
         self._source = source
 

@@ -46,13 +46,12 @@ class FileEdges:
         """Returns where the first record can begin, after the skipped lines; None when more of the file has to be known first."""
         if not self._skip_lines:
             return 0
-        known = file.memo.get("edges")
-        if known is None or known[0] != self._skip_lines:
-            found = self._behind_skipped(file, file.size if file.size >= 0 else end, final=final)
-            if found is None:
-                return None
-            known = file.memo["edges"] = self._skip_lines, found
-        return int(known[1])
+        known: int | None = file.memo.get("edges")
+        if known is None:
+            known = self._behind_skipped(file, file.size if file.size >= 0 else end, final=final)
+            if known is not None:
+                file.memo["edges"] = known
+        return known
 
     def _behind_skipped(self, file: RecordFile, end: int, *, final: bool) -> int | None:
         to_skip, place = self._skip_lines, 0

@@ -87,13 +87,12 @@ class HeadReader:
 
     def head(self, file: RecordFile, end: int, *, final: bool) -> CsvHead | None:
         """Returns the head of the file; None when more of it has to be known first. Raises DamageError for an invalid header."""
-        known = file.memo.get(_KEY)
-        if known is not None and known[0] == self._options:
-            head: CsvHead = known[1]
-            return head
+        known: CsvHead | None = file.memo.get(_KEY)
+        if known is not None:
+            return known
         found = self._read(file, end, final=final)
         if found is not None and found.columns is not None:
-            file.memo[_KEY] = (self._options, found)
+            file.memo[_KEY] = found
         return found
 
     def _read(self, file: RecordFile, end: int, *, final: bool) -> CsvHead | None:

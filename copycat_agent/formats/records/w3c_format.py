@@ -54,7 +54,6 @@ _MOST_CHANGES = 10_000
 class _NamedColumns:
     """The columns found up to byte `scanned` of a file: where lines with other columns begin, and their names, in order."""
 
-    options: W3cOptions
     scanned: int = 0
     found: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
 
@@ -146,8 +145,8 @@ class W3cFormat(FileFormat):
     def _named(self, file: RecordFile, layout: Layout, start: int) -> _NamedColumns:
         """Returns the file's columns, scanned up to `start` at least."""
         named: _NamedColumns | None = file.memo.get("w3c")
-        if named is None or named.options != self._options:
-            named = file.memo["w3c"] = _NamedColumns(self._options)
+        if named is None:
+            named = file.memo["w3c"] = _NamedColumns()
         if named.scanned < start:
             lines = self._lines.frames(file, len(layout.mark), start, final=True)
             for _ in self._without_directives(lines, layout, named, None):

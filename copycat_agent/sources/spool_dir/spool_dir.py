@@ -18,7 +18,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from copycat_agent.formats import RecordFormat
-from copycat_agent.formats.records import build_format
 from copycat_agent.model import SplitResult
 from copycat_agent.sources.base import FileDetail, FileView, Lag, Offsets, Plan
 from copycat_agent.sources.planner import CachedSum, Changes, Planner, UnsavedChanges
@@ -51,7 +50,7 @@ class SpoolDirSource:
 
     def __init__(self, connector: str, options: SpoolDirOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> None:
         """`offsets` are the saved offsets of the connector."""
-        form: RecordFormat = LimitedFormat(build_format(options.format), options.unpack)
+        form: RecordFormat = LimitedFormat(options.format, options.unpack)
         counts = form.counts_records
         done_files = DoneFiles(options)
         cleaner = Cleaner(connector, options.dir, options.cleanup, log, recursive=options.recursive)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from copycat_agent.formats import Frames, RecordFormat
-from copycat_agent.formats.records import build_format
 from copycat_agent.sources.base import Offsets, Source, SourceKind
 from copycat_agent.sources.spool_dir.outcomes import saved
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
@@ -24,7 +23,7 @@ def _make(connector: str, options: SpoolDirOptions, delivery: DeliveryOptions, o
 
 def _framing(options: SpoolDirOptions, *, raw: bool) -> Frames | RecordFormat:
     del raw  # a format knows the type of its values
-    return LimitedFormat(build_format(options.format), options.unpack)
+    return LimitedFormat(options.format, options.unpack)
 
 
 SPOOL_DIR = SourceKind(

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Unpack
 
 from copycat_agent.errors import DamageError
 from copycat_agent.formats import Frame, FrameOptions, Frames, LongLine, OnTooLong, RecordFile, RecordFormat, RecordPart, SkippedRest
-from copycat_agent.formats.records import archived
+from copycat_agent.formats.model import FormatOptions
+from copycat_agent.formats.records import archived, build_format
 from copycat_agent.formats.records.archived import ArchiveFormat
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources.files import fingerprint
@@ -46,14 +47,14 @@ KEPT = 64
 
 
 class ReadMemos:
-    """Memos by partition and version of the file. Thread-safe; one memo is used by one batch at a time."""
+    """Memos by partition, and version of the file and of what reads it. Thread-safe; one memo is used by one batch at a time."""
 
     def __init__(self) -> None:
-        self._memos: dict[SourcePartition, tuple[Hashable, dict[str, Any]]] = {}
+        self._memos: dict[SourcePartition, tuple[object, dict[str, Any]]] = {}
         self._lock = threading.Lock()
 
-    def of(self, partition: SourcePartition, version: Hashable) -> dict[str, Any]:
-        """Returns the memo of this version of the file; empty if it is new here."""
+    def of(self, partition: SourcePartition, version: object) -> dict[str, Any]:
+        """Returns the memo of this version; empty if it is new here."""
         with self._lock:
             known, memo = self._memos.pop(partition, (version, {}))
             if known != version:
@@ -71,9 +72,11 @@ MEMOS = ReadMemos()
 class LimitedFormat:
     """A `RecordFormat` with limits for unpacking, and for archives if they are opened; everything else is the format's own."""
 
-    def __init__(self, form: RecordFormat, limits: UnpackOptions) -> None:
+    def __init__(self, options: FormatOptions, limits: UnpackOptions) -> None:
+        form = build_format(options)
         form = ArchiveFormat(form, limits.max_members) if limits.archives else form
         self._form = form
+        self.rules = options, limits  # with other ones, no memo and no unpacker of a file is continued
         self.limits = limits
         self.on_too_long: OnTooLong = form.on_too_long
         self.counts_records = form.counts_records
@@ -99,7 +102,9 @@ class _SpooledStream(Stream):
     def __init__(self, split: Split, form: RecordFormat, file: SplitFile | None = None) -> None:
         self._form = form
         super().__init__(split, file)
-        self.memo = MEMOS.of(split.partition, self._version())
+        info = self._file.info
+        version = info.st_ino, info.st_size, info.st_mtime_ns, getattr(form, "rules", None)
+        self.memo = MEMOS.of(split.partition, version)
 
     @property
     def name(self) -> str:
@@ -115,10 +120,6 @@ class _SpooledStream(Stream):
     @property
     def _finds_end(self) -> bool:
         return self._form.finds_end or archived.finds_end(self.memo)
-
-    def _version(self) -> tuple[int, int, int]:
-        info = self._file.info
-        return info.st_ino, info.st_size, info.st_mtime_ns
 
     def __call__(self, position: int, size: int, /) -> bytes:
         """Returns up to `size` bytes from `position`. Raises FileError."""

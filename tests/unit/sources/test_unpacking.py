@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.formats import TAIL_BYTES
 from copycat_agent.sources.files.packing import compressions, unpacking
-from copycat_agent.sources.files.packing.unpacking import IDLE_SECONDS, KEPT, Unpacker, Unpackers, ZipUnpacker
+from copycat_agent.sources.files.packing.unpacking import IDLE_SECONDS, KEPT, Unpacker, Unpackers, UnpackOptions, ZipUnpacker
 from tests.rig.examples import examples
 from tests.unit.sources.archives import zipped
 from tests.unit.sources.packing import PACK, SKIPPABLE, random_lines, source
@@ -244,6 +244,9 @@ def test_unpacking_goes_on_with_the_same_file_only(tmp_path: Path) -> None:
     ):
         kept.give_back("a", unpacker)  # type: ignore[arg-type]
         assert kept.take("a", codec, source(other), len(other)) is not unpacker  # type: ignore[arg-type]
+    kept.give_back("a", unpacker)  # type: ignore[arg-type]
+    corrected = kept.take("a", "gzip", source(data), len(data), UnpackOptions(max_bytes=2**20))  # type: ignore[arg-type]
+    assert corrected is not unpacker
 
 
 def test_a_process_keeps_a_few_and_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ class Unpacking(ABC):
 
     def __init__(self, codec: str, limits: UnpackOptions | None = None) -> None:
         self.codec = codec
-        self._limits = limits
+        self.limits = limits
         self._mark = 0
         self._begin_anew()
 
@@ -155,7 +155,7 @@ class Unpacking(ABC):
             self.head += out[: HEAD_BYTES - len(self.head)]
         self._window += out
         self.produced += len(out)
-        if self._limits is not None and (why := excess(self._limits, self.produced, self.taken)):
+        if self.limits is not None and (why := excess(self.limits, self.produced, self.taken)):
             self.damage = f"{self.codec}: {why}"
             return False
         return True
@@ -301,11 +301,11 @@ class Unpackers:
         self._lock = threading.Lock()
 
     def take(self, partition: SourcePartition, codec: str, source: Reader, size: int, limits: UnpackOptions | None = None) -> Unpacking:
-        """Returns the unpacker of this file, if `source` (`size` packed bytes) is unchanged; else a new one."""
+        """Returns the unpacker of this file, if `source` (`size` packed bytes) and the limits are unchanged; else a new one."""
         with self._lock:
             self._drop_old()
             _, unpacker = self._idle.pop(partition, (0.0, None))
-        if unpacker is not None and unpacker.codec == codec and unpacker.goes_on(source, size):
+        if unpacker is not None and (unpacker.codec, unpacker.limits) == (codec, limits) and unpacker.goes_on(source, size):
             unpacker.look_again()
             return unpacker
         return unpacker_of(codec, size, limits)

@@ -201,12 +201,6 @@ def test_files_without_rows_have_no_records_and_are_read_to_their_end(data: byte
     assert (reading.seen, reading.end, reading.damage) == ([], len(data), "")
 
 
-def test_a_memo_of_other_options_is_not_believed() -> None:
-    memo: dict[str, Any] = {}
-    for form, value in ((CsvOptions(), "1"), (CsvOptions(types={"a": "int"}), 1)):
-        assert read_all(build_format(form), b"a\n1\n", memo=memo).values == [{"a": value}]
-
-
 def test_with_the_memo_a_packed_file_is_not_read_from_its_beginning_again() -> None:
     form, data = build_format(CsvOptions()), b"a,b\n" + b"1,2\n" * 1000
     first = read_all(form, data, packed=True)

@@ -315,3 +315,50 @@ def test_a_group_of_whole_lines_before_damage_is_sent(tmp_path: Path, stage: str
     assert spool.arrived == [b"S zero"] * (stage == "in an archive") + [b"S one\n at x", b"S two\n at y"]
     (row,) = spool.store.values()
     assert (row.done, row.position) == (True, len(text))
+
+
+_XML = b"<o>" + b"".join(b"<r><n>%s</n></r>" % number for number in (b"1", b"2", b"x", b"4")) + b"</o>"
+_TEXTS = [b'{"n":"1"}', b'{"n":"2"}', b'{"n":"x"}', b'{"n":"4"}']
+_CORRECTED = [b'{"n":1}', b'{"n":2}', *_TEXTS[2:]]
+_TAR = {f"member {number}": b"line %d\n" % number for number in range(4)}
+_UTF_16 = {"type": "fixed_width", "skip_lines": 1, "columns": ({"name": "n", "width": 1},)}
+
+
+@pytest.mark.parametrize(
+    ("content", "before", "after", "arrived"),
+    [
+        (b"n\n1\n2\nx\n4\n", {"format": {"type": "csv", "types": {"n": "int"}}}, {"format": {"type": "csv"}}, _CORRECTED),
+        (_XML, {"format": {"type": "xml", "types": {"n": "int"}}}, {"format": {"type": "xml"}}, _CORRECTED),
+        (
+            tar(_TAR),
+            {"unpack": {"archives": True, "max_members": 2}},
+            {"unpack": {"archives": True, "max_members": 9}},
+            [b"line 0", b"line 1", b"line 2", b"line 3"],
+        ),
+        (
+            "H\n1\n2\nx\n4\n".encode("utf-16-le"),
+            {"format": _UTF_16},
+            {"format": {**_UTF_16, "encoding": "utf-16-le"}},
+            _TEXTS,
+        ),
+        (
+            b"#Fields: n\n1\n2\nx\n4\n",
+            {"format": {"type": "w3c", "types": {"n": "int"}}},
+            {"format": {"type": "w3c"}},
+            _CORRECTED,
+        ),
+    ],
+)
+def test_nothing_that_was_met_by_a_definition_is_met_again_by_the_corrected_one(
+    tmp_path: Path, content: bytes, before: dict[str, Any], after: dict[str, Any], arrived: list[bytes]
+) -> None:
+    old = Spool(tmp_path, **before)
+    old.drop("a", content)
+    old.scan()
+    (result,) = old.read(old.source.plan(1).splits)
+    assert result.error or result.damage
+    corrected = Spool(tmp_path, **after)
+    corrected.store[result.split.partition] = result.offset
+    corrected.restart()
+    corrected.drain()
+    assert old.arrived + corrected.arrived == arrived
