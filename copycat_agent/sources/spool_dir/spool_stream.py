@@ -216,7 +216,7 @@ class PackedSpoolStream(_SpooledStream, PackedStream):
 
     @property
     def size(self) -> int:
-        return self._end
+        return self._end.position
 
     def __call__(self, position: int, size: int, /) -> bytes:
         """Returns unpacked bytes. If unpacking fails, fewer than `size` bytes are not the end, but damage: raises DamageError."""

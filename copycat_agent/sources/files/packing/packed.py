@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Unpack
+from typing import NamedTuple, Unpack
 
 from copycat_agent.formats import Frame, FrameOptions, Frames, Reader, RecordFormat
 from copycat_agent.model import Fingerprint, Loss, SourceOffset, Split, SplitResult
@@ -82,6 +82,13 @@ def saved(result: SplitResult, options: object) -> tuple[SourceOffset, tuple[Los
     return replace(result.offset, done=True), (*result.losses, damage_loss(result))
 
 
+class _End(NamedTuple):
+    """Where the unpacked bytes end, -1 while that is not known, and whether damage does."""
+
+    position: int = -1
+    is_damage: bool = False
+
+
 class PackedStream(Stream):
     """A packed file, by unpacked bytes. If it ends too early, more is waited for, until the split is `final`: then that is damage."""
 
@@ -91,8 +98,7 @@ class PackedStream(Stream):
         self._settled = split.offset.position
         self._is_sound = True
         self._is_closed = False
-        self._end = -1  # its unpacked size, or where damage begins, once that is known
-        self._is_damaged = False
+        self._end = _End()
         try:
             codec, size = split.offset.compression, self._file.info.st_size
             self._unpacker = unpacking.PROCESS.take(split.partition, codec, self._file.read_disk, size, self.limits)
@@ -194,13 +200,13 @@ class PackedStream(Stream):
     def bounds(self, limit: int) -> tuple[int, bool]:
         """Returns where framing has to end, and whether that is the end: it is known only once it is reached. Damage is no end."""
         if self._unpacker.is_whole or self._damage():
-            self._end, self._is_damaged = self._unpacker.produced, not self._unpacker.is_whole
-        end = self._end  # final: reading far back makes the unpacker begin anew
-        return (limit, False) if end < 0 else (min(limit, end), self._final and end <= limit and not self._is_damaged)
+            self._end = _End(self._unpacker.produced, not self._unpacker.is_whole)
+        end, is_damage = self._end  # final: reading far back makes the unpacker begin anew
+        return (limit, False) if end < 0 else (min(limit, end), self._final and end <= limit and not is_damage)
 
     def _ends_group(self, end: int, how: FrameOptions) -> bool:
         """Returns whether an open group of whole lines before `end` is a record: also before damage, after which nothing is read."""
-        return how.get("flush", False) or (self._is_damaged and end == self._end)
+        return how.get("flush", False) or self._end == (end, True)
 
     def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[FrameOptions]) -> Iterator[Frame]:
         how["flush"] = self._ends_group(end, how)
