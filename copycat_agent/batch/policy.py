@@ -27,6 +27,7 @@ from copycat_agent.encoding.letters import (
 from copycat_agent.encoding.record_parts import PartOfRecord
 from copycat_agent.errors import CopycatError, DataError, FatalError, FileError
 from copycat_agent.formats import Draft, Gap, LongLine, OnTooLong, RecordPart, SkippedRest, Text
+from copycat_agent.formats.model import RecordCut
 from copycat_agent.model import Counts, Rejection, StepFailure
 from copycat_agent.options import Definition
 from copycat_agent.producer import Message
@@ -117,7 +118,8 @@ class ErrorPolicy:
         """Returns a part as an encoder takes it."""
         draft = Draft(part.value, part.start, part.end, progress.sent_records + 1)
         draft.partial = part.partial
-        return PartOfRecord(draft, part.number, part.first, lambda: _first_part(progress, part), record_of(progress.split, part.first[0]))
+        record = record_of(_first_file(progress, part), part.first[0])
+        return PartOfRecord(draft, part.number, part.first, lambda: _first_part(progress, part), record)
 
     def pass_frame(self, progress: SplitProgress, frame: LongLine | RecordPart | SkippedRest | Gap) -> None:
         """Advances past a frame that is no chunk. Called when its messages, if any, are in flight."""
@@ -129,7 +131,7 @@ class ErrorPolicy:
             progress.advance(frame.end, 1, frame.tail, size_bytes, skipping=not frame.complete)
         elif isinstance(frame, RecordPart):
             progress.count(Counts(too_long=frame.number == 1))
-            cut = frame.cut.text() if frame.cut else ""
+            cut = frame.cut._replace(file=_first_file(progress, frame)).text() if frame.cut else ""
             progress.advance(frame.end, 1, frame.tail, size_bytes, skipping=bool(cut), cut=cut)
         elif isinstance(frame, SkippedRest):  # its line was counted when its beginning was
             progress.lose(frame.start, frame.end, "too_long", 0, self._limit)
@@ -270,6 +272,12 @@ def policy_of(encoder: Encoder) -> ErrorPolicy:
     """Returns the policy of a connector, made once in each process."""
     frames = encoder.frames
     return ErrorPolicy(encoder.definition, frames.on_too_long, by_record=getattr(frames, "counts_records", False))
+
+
+def _first_file(progress: SplitProgress, part: RecordPart) -> str:
+    """Returns the key of the file that the first part of the record was read from."""
+    before = RecordCut.parse(progress.reach.cut, part.start) if part.number > 1 else None
+    return (before.file if before else "") or progress.split.partition.key
 
 
 def _first_part(progress: SplitProgress, part: RecordPart) -> Draft:

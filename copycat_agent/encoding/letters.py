@@ -55,9 +55,9 @@ NO_BYTES = b"omitted: the file holds no bytes of this record alone"
 _json = build_converter(CONVERTERS["json"].options(type="json"))
 
 
-def record_of(split: Split, start: int) -> bytes:
+def record_of(file_key: str, start: int) -> bytes:
     """Returns a name for the record that begins at byte `start` of a file, which no other record of this host has."""
-    return f"{split.partition.key}@{start}".encode()
+    return f"{file_key}@{start}".encode()
 
 
 def part_headers(number: int, record: bytes, *, is_last: bool) -> Headers:

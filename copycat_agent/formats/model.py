@@ -72,7 +72,8 @@ class RecordCut(NamedTuple):
     """The state that is needed to continue between two parts of a record.
 
     `parts` of it come before the position, the first of them in bytes `start` up to, not including, `end`. The rest is about a group of
-    lines: `in_line`: the position is inside a line; `table`, `stream` and `unfinished` see `grouping.GroupState`.
+    lines: `in_line`: the position is inside a line; `table`, `stream` and `unfinished` see `grouping.GroupState`. `file`: the key of the
+    file that the first part was read from, which formats do not know: the rest may be read from a copy.
     """
 
     parts: int
@@ -82,17 +83,20 @@ class RecordCut(NamedTuple):
     table: int = 0
     stream: str = ""
     unfinished: bool = False
+    file: str = ""
 
     def text(self) -> str:
         """Returns the text for an offset, see `parse`."""
-        return f"{self.parts} {self.start} {self.end} {self.in_line:d} {self.table} {self.stream or '-'} {self.unfinished:d}"
+        text = f"{self.parts} {self.start} {self.end} {self.in_line:d} {self.table} {self.stream or '-'} {self.unfinished:d}"
+        return f"{text} {self.file}" if self.file else text
 
     @staticmethod
     def parse(text: str, position: int) -> RecordCut | None:
         """Returns the state in an offset at byte `position`; None for an invalid text."""
         try:
-            parts, start, end, in_line, table, stream, unfinished = text.split(" ")
-            cut = RecordCut(int(parts), int(start), int(end), in_line == "1", int(table), stream.removeprefix("-"), unfinished == "1")
+            parts, start, end, in_line, table, stream, unfinished, *file = text.split(" ", 7)
+            group = in_line == "1", int(table), stream.removeprefix("-"), unfinished == "1"
+            cut = RecordCut(int(parts), int(start), int(end), *group, *file)
         except ValueError:
             return None
         return cut if cut.parts > 0 and 0 <= cut.start < cut.end <= min(position, cut.start + _MOST_BYTES) else None

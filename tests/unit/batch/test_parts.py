@@ -97,6 +97,25 @@ def test_parts_are_records_with_headers_that_say_so(tmp_path: Path) -> None:
     assert not got.results[0].losses
 
 
+@pytest.mark.parametrize(("codec", "by_task"), [("", False), ("gzip", False), ("gzip", True)])
+@pytest.mark.parametrize("start", [0, len(QUIET)])
+def test_parts_that_are_read_from_a_copy_are_of_the_same_record(tmp_path: Path, codec: str, by_task: bool, start: int) -> None:
+    """`by_task`: a task finds out what the archive is the rest of; else the source has."""
+    text = (QUIET if start else b"") + TRACE + QUIET
+    first = split_of(file(tmp_path, text), start=start, final=True)
+    (result,) = run_batch(batch_of(connector(), first, max_bytes=1), RecordingProducerPool(lambda _: Kafka()), never)
+    assert result.counts.acknowledged == 1
+    copy = tmp_path / "copy"
+    copy.write_bytes(PACK[codec](text) if codec else text)
+    offset = replace(result.offset, compression=codec, size=copy.stat().st_size)
+    rest = replace(split_of(copy, end=2**30 if codec else len(text), final=True), offset=offset)
+    if by_task:
+        rest = replace(rest, offset=SourceOffset(0, compression=codec, size=offset.size), origins=(offset,))
+    got = Got(connector(), copy, split=rest, max_bytes=1)
+    assert got.headers("copycat.part") == ["2", "3", "1", "2", None]
+    assert got.headers("copycat.part_of") == [f"f@{start}"] * 2 + [f"copy@{start + len(TRACE)}"] * 2 + [None]
+
+
 @pytest.mark.parametrize("size", [1, 10, 25, 40, 2**26])
 def test_each_part_carries_the_fields_and_the_key_of_the_first_and_its_own_text(tmp_path: Path, size: int) -> None:
     record = {"key": "{at} {level}", "headers": {"at": "{@offset}"}, "timestamp": "event"}

@@ -232,11 +232,12 @@ def test_lines_of_another_stream_end_a_record_in_parts_after_a_restart_too() -> 
         assert [(one.number, one.is_last) for one in reading.seen] == [(1, False), (2, False), (3, True), (0, True), (0, True)]
 
 
-@pytest.mark.parametrize("text", ["", "x", "1 2", "1 5 5 0 0 - 0", "0 0 5 0 0 - 0", "1 0 50 0 0 - 0", "1 -4 5 0 0 - 0", "1 0 5 0 0 - 0 0"])
+@pytest.mark.parametrize("text", ["", "x", "1 2", "1 5 5 0 0 - 0", "0 0 5 0 0 - 0", "1 0 50 0 0 - 0", "1 -4 5 0 0 - 0", "1 0 5 0 0 -"])
 def test_a_cut_that_says_nothing_is_none(text: str) -> None:
     assert RecordCut.parse(text, 40) is None
 
 
 def test_a_cut_survives_as_text() -> None:
-    for cut in (RecordCut(1, 0, 5), RecordCut(7, 10, 30, in_line=True, table=4, stream="stderr", unfinished=True)):
+    group = RecordCut(7, 10, 30, in_line=True, table=4, stream="stderr", unfinished=True)
+    for cut in (RecordCut(1, 0, 5), group, group._replace(file="fe00:9ac85d:18ece46ab99ed510:0"), group._replace(file="s3://b/a file 1")):
         assert RecordCut.parse(cut.text(), 40) == cut
