@@ -70,7 +70,7 @@ class ArchiveFormat(FileFormat):
                 position = member.begin
             if position != start:
                 how = {"block_bytes": how.get("block_bytes")}
-            how["final"] = member.end <= end
+            how["final"], how["flush"] = member.end <= end, final or how.get("flush", False)
             if position < stop:  # an empty file has no records, whatever its format asks of a file
                 yield from self._of_member(ArchivedFile(file, member, end), member.begin, position, stop, how)
             if member.end > end:
