@@ -74,6 +74,14 @@ def _closes_what_left(original: Any) -> Any:
     return left
 
 
+def _saved_as_there(original: Any) -> Any:
+    def left(self: Any) -> None:
+        original(self)
+        self.offset = replace(self.offset, gone_ms=0)
+
+    return left
+
+
 def _keeps_position(original: Any) -> Any:
     def begun_anew(self: Any, *args: Any, **more: Any) -> Any:
         offset = self.offset
@@ -157,6 +165,7 @@ BUGS: dict[str, Plant] = {
         lambda original: lambda self, fd, info, path, *, first: _at_the_end(original(self, fd, info, path, first=first), info),
     ),
     "a file that left its patterns is closed at once": changed(tracked.TrackedFile, "left_patterns", _closes_what_left),
+    "a file that left its patterns is saved as one that is there": changed(tracked.TrackedFile, "left_patterns", _saved_as_there),
     "saved positions are not known again": changed(unfollowed_partitions.UnfollowedPartitions, "recall", _forgets_where),
     "newer files of a log wait for ever": always(rotation.RotationOrder, "stop_waiting", None),
     "newer files of a log do not wait for older ones": always(rotation.RotationOrder, "_make_wait", None),
@@ -192,6 +201,7 @@ SEEDS = {
     "no copy is taken for one": 43,
     "copies are not waited for": 165,
     "a file that left its patterns is closed at once": 14,
+    "a file that left its patterns is saved as one that is there": 368,
     "newer files of a log do not wait for older ones": 83,
     "a newer file goes first where one batch has both": 83,
     "unfinished lines are records": 201,

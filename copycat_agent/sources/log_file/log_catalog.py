@@ -147,7 +147,7 @@ class LogCatalog:
         """
         self.missed.begun_anew(file)
         self._log.warning("file begun anew, reading from its beginning", path=file.path, why=why, offset=file.offset.position)
-        path = file.path if file.draining_since is None else file.remembered().path
+        path = file.path if file.draining_since is None else file.remembered(gone=True).path
         seen = file.seen
         if seen.cut is not None and not seen.unseen:
             largest, kept = seen.cut

@@ -200,7 +200,7 @@ class LogFileSource:
             is_draining = file.draining_since is not None
             if is_draining or result.offset != result.split.offset:
                 assert result.offset.position >= result.split.offset.position, "an offset never moves back"
-                now = file.remembered(gone=True) if is_draining else replace(result.offset, size=file.known_size)
+                now = file.remembered(gone=True) if is_draining else replace(result.offset, size=file.known_size, gone_ms=0)
                 size = result.offset.size if result.offset.done else now.size  # an archive is read up to the size it had then
                 changes.offsets[result.split.partition] = replace(result.offset, path=now.path, size=size, gone_ms=now.gone_ms)
             changes.losses.extend(result.losses)

@@ -101,11 +101,13 @@ class TrackedFile(KnownFile):
         """Takes in a look under a name that a pattern finds."""
         if self.standing is not MATCHED:
             self.standing = Dropped(None) if self.removed else MATCHED
+            self.offset = replace(self.offset, gone_ms=0)
         self.observe(info)
 
     def left_patterns(self) -> None:
-        """Records that no pattern finds it from now on."""
+        """Records that no pattern finds it from now on; whenever it is saved, so that the next start searches for it."""
         self.standing = Draining(time.monotonic())
+        self.offset = replace(self.offset, gone_ms=int(time.time() * 1000))
 
     def note_rewritten(self) -> None:
         """Records that it holds other bytes than were read of it.
@@ -129,7 +131,7 @@ class TrackedFile(KnownFile):
             partition,
             self.identity,
             path,
-            SourceOffset(0, path=path, size=seen.size),
+            SourceOffset(0, path=path, size=seen.size, gone_ms=0 if self.draining_since is None else self.offset.gone_ms),
             self.open_files,
             seen=FileStat(seen.size, seen.mtime_ns, seen.ctime_ns, seen.ctime_ns),
             verified=LastVerified(0, seen.size, clock.seen_ns(self.identity.device, seen.ctime_ns)),
@@ -291,13 +293,13 @@ class TrackedFile(KnownFile):
         )
 
     def remembered(self, *, gone: bool = False, done: bool = False) -> SourceOffset:
-        """Returns its offset with its present name and size, by which the next start finds it. Stats the open file.
+        """Returns its offset with its present name and size, by which the next start finds it. Stats the open file, and its name.
 
-        `gone`: it has left its patterns. `done`: no search looks for it.
+        `gone`: it has left its patterns, as it has, too, if its name does not lead to it any more. `done`: no search looks for it.
         """
         self.refresh()
-        path = self.path
-        if self.fd >= 0 and not self.is_deleted():
+        path, gone = self.path, gone or not self.has_its_name()
+        if gone and self.fd >= 0 and not self.is_deleted():
             with contextlib.suppress(OSError):
                 path = os.fsdecode(Path(f"/proc/self/fd/{self.fd}").readlink())
         done = done or (self.is_packed and self.offset.done and self.offset.size == self.known_size)

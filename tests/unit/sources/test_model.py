@@ -417,9 +417,9 @@ class History(RuleBasedStateMachine):
             self._excuse(file.lines)
 
     def _forget_what_no_name_leads_to(self) -> None:
-        """The agent ends, and with it what it alone had."""
+        """The agent ends, and with it what it alone had. A file that it knows, and that has a name, is found again by that."""
         for file in {*self.names.values(), *self.nameless}:
-            if not self._matches(file):
+            if not (self._matches(file) or (file.names and self._has_met(file))):
                 self._excuse(file.lines)
         self.nameless.clear()
 

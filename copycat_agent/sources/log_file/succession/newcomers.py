@@ -149,7 +149,7 @@ class Newcomers:
         self._log.info("file continues another one", path=file.path, origin=offset.path, offset=offset.position, why=why)
         self._take_over(partition, offset, file.size, changes)
         packing = file.offset.compression
-        here = replace(offset, done=False, gone_ms=0, path=file.path, size=file.size, compression=packing)
+        here = replace(offset, done=False, gone_ms=file.offset.gone_ms, path=file.path, size=file.size, compression=packing)
         file.continue_from(here, f"it goes on where {offset.path} ended: {why}")
         changes.offsets[file.partition] = file.offset
         self._followed.put_before_successor(file, Identity.parse(partition.key)[0])
