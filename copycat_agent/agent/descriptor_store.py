@@ -104,11 +104,6 @@ class SystemdDescriptorStore:
         with self._lock:
             return self._passed.get(name)
 
-    def survives(self, name: str) -> bool:
-        """Returns whether the file stays open for the next process of the service."""
-        with self._lock:
-            return self._frozen and name in self._owners
-
     def rename(self, old: str, new: str) -> None:
         """Gives all files of one owner to another."""
         with self._lock:

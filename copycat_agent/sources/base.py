@@ -188,7 +188,7 @@ class Source(Protocol):
         """Returns what is known to be unread. Must be cheap."""
 
     def leave(self) -> Changes:
-        """Called when the connector stops. Returns what to save so that the next start finds everything, and knows what is lost.
+        """Called when the connector stops. Returns what to save so that the next start finds everything, and enters what is lost.
 
         Changes that were returned before and not confirmed by `finish` are included.
         """
@@ -214,9 +214,6 @@ class DescriptorStore(Protocol):
 
     def rename(self, old: str, new: str) -> None:
         """Renames an owner."""
-
-    def survives(self, name: str) -> bool:
-        """Returns whether the agent is stopping and the next process will have the file."""
 
 
 @runtime_checkable

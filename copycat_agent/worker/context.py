@@ -74,7 +74,7 @@ class RestartKeeper:
 
     def end(self) -> None:
         """Notes that the source is about to be closed."""
-        self._is_closing = self._comes_again
+        self._is_closing = not (self._has_failed or self._is_stopping())
 
     def fail(self) -> None:
         """Notes that the connector waits for a person, who may take any time: nothing is kept for a next source."""
@@ -123,14 +123,6 @@ class RestartKeeper:
         """Renames an owner."""
         if self._keeper is not None:
             self._keeper.rename(old, new)
-
-    def survives(self, name: str) -> bool:
-        """Returns whether the next source will have the file, in this process or the next one."""
-        return (name in self._nameless and self._comes_again) or (self._keeper is not None and self._keeper.survives(name))
-
-    @property
-    def _comes_again(self) -> bool:
-        return not (self._has_failed or self._is_stopping())
 
     def _let_go(self, name: str) -> None:
         if (fd := self._held.pop(name, None)) is not None:

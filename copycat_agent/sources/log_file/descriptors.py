@@ -61,10 +61,6 @@ class OpenFiles(set["TrackedFile"]):
         if self.keeper is not None:
             self.keeper.looked(self._owner, {file.identity.name for file in self})
 
-    def survives(self, file: TrackedFile) -> bool:
-        """Returns whether the agent stops and the next process will have `file` open."""
-        return self.keeper is not None and self.keeper.survives(file.identity.name)
-
 
 class Descriptors:
     """The open files of one connector. A `TrackedFile` adds itself to `open_files` and removes itself.

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from copycat_agent.errors import BlockedError, FileError
 from copycat_agent.model import SourceState, Split, SplitResult
 from copycat_agent.sources.base import DescriptorStore, FileDetail, FileView, Lag, Offsets, Plan
-from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.partial_scan import ACTIVE_SECONDS, PartialScan
 from copycat_agent.sources.log_file.descriptors import close_if_stale
 from copycat_agent.sources.log_file.file_closer import FileCloser, enter_damage, remember_sizes
@@ -23,7 +22,6 @@ from copycat_agent.sources.log_file.file_planner import FilePlanner, RecordTimer
 from copycat_agent.sources.log_file.followed import unread_of, view_of
 from copycat_agent.sources.log_file.log_catalog import LogCatalog
 from copycat_agent.sources.log_file.log_options import LogFileOptions
-from copycat_agent.sources.log_file.rotation import rotation_family
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.planner import CachedSum, Changes, UnsavedChanges
 
@@ -207,7 +205,7 @@ class LogFileSource:
         return self._unsaved.add(changes)
 
     def leave(self) -> Changes:
-        """Returns what the next start has to know of the files, and what is lost as the files are closed. The agent stops in order."""
+        """Returns what the next start has to know of the files. The agent stops in order."""
         changes = self._unsaved.joined()
         cut = [file for file in self._followed.files.values() if file.seen.cut is not None]
         for file in {*self._followed.dirty, *cut}:
@@ -216,21 +214,13 @@ class LogFileSource:
         return changes
 
     def _leave_behind(self, file: TrackedFile, changes: Changes) -> None:
-        """Prepares `file` for the end of the process: the next start finds it by its name, unless it has none."""
+        """Prepares `file` for the end of the process: the next start finds it, or an archive of it, by its name, or enters what is lost."""
         now = file.remembered(gone=file.draining_since is not None)
         known = changes.offsets.get(file.partition, file.offset)
         is_read = known.done and known.size == now.size
-        changes.offsets[file.partition] = known = replace(known, path=now.path, size=now.size, gone_ms=now.gone_ms, done=is_read)
-        start, end, words = packed.rest(known)
-        is_deleted = file.is_deleted()
-        if is_deleted:  # perhaps no scan has noticed yet
+        changes.offsets[file.partition] = replace(known, path=now.path, size=now.size, gone_ms=now.gone_ms, done=is_read)
+        if file.is_deleted():  # perhaps no scan has noticed yet
             self._followed.descriptors.open_files.keep_first(file)
-        if self._followed.descriptors.open_files.survives(file):
-            return
-        if end > start and is_deleted and rotation_family(file.path) not in self._catalog.newcomers.awaited():
-            why = f"the file was deleted and the agent stops before it is read{words}"
-            self._followed.lost.add(file.partition, file.path, start, end, why, changes)
-            changes.offsets[file.partition] = replace(known, done=True)
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
         """Takes over the results of tasks, once `changes` are saved."""

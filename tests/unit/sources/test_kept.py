@@ -268,6 +268,8 @@ def test_a_connector_that_ends_while_the_agent_runs_leaves_nothing_with_the_serv
     agent._store(agent.source.leave())
     agent.source.close()
     assert service.is_kept(0)
+    service.next()
+    agent.drain()
     assert [(loss.start, loss.end) for loss in agent.losses] == [(0, 4)]
 
 

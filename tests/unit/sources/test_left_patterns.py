@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import os
 from collections.abc import Callable
@@ -113,3 +114,21 @@ def test_cut_and_renamed_between_two_looks(tmp_path: Path) -> None:
     agent.drain()
     assert agent.lines == lines(3)
     assert [(loss.start, loss.end) for loss in agent.losses] == [(0, 21)]
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("pattern", ["app.log", "app.log*"])
+def test_compressed_after_the_last_look(tmp_path: Path, pattern: str, end: Callable[[Agent], None]) -> None:
+    """What its archive holds is not lost."""
+    log, agent = tmp_path / "app.log", agent_for(tmp_path, pattern)
+    append(log, 0)
+    agent.drain()
+    append(log, 1)
+    agent.scan()
+    (tmp_path / "app.log.1.gz").write_bytes(gzip.compress(log.read_bytes()))
+    log.unlink()
+    append(log, 2)
+    end(agent)
+    agent.drain()
+    assert agent.lines == lines(0, 1, 2)
+    assert agent.losses == []
