@@ -138,7 +138,7 @@ class FileIntake:
 
     def follow_missed(self, path: str, opened: OpenedFile, changes: Changes) -> TrackedFile | None:
         """Follows a file as `follow_rest`, from its beginning. Returns None, too, if it is older than the connector's files may be."""
-        if self._start.begin(opened.fd, opened.info, path, first=False).is_old:
+        if self._start.begin(opened.fd, opened.info, path, first=False).is_old and not self._followed.unfollowed.has_unread(path):
             return None
         file = self.follow_rest(path, opened, changes)
         if file is not None and file.is_packed:  # it may be the rest of a known file
@@ -245,7 +245,11 @@ class FileIntake:
     def _begins_like_known(self, fd: int, path: str, offset: SourceOffset) -> bool:
         """Returns whether a file that would be left out may be the rest of a known one, which is never left out. Raises OSError."""
         unfollowed, read = self._followed.unfollowed, fingerprint.reader(fd)
-        if not (is_rotated(path) or offset.compression) or not unfollowed.has_family(path):
+        if not (is_rotated(path) or offset.compression):
+            return False
+        if unfollowed.has_unread(path):
+            return True
+        if not unfollowed.has_family(path):
             return False
         size = fingerprint.HEAD_BYTES
         head = compressions.head_of(read, offset.compression, size) if offset.compression else read(0, size)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import bisect
 import re
 import sys
+from collections import Counter
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
@@ -101,10 +102,15 @@ class OffsetsByHead:
     def __init__(self) -> None:
         self._lengths: dict[str, dict[int, dict[str, dict[SourcePartition, str]]]] = {}
         self._places: dict[SourcePartition, _Place] = {}
+        self._unread: dict[SourcePartition, tuple[str, str]] = {}  # the logs of files of which nothing was read
+        self._unread_of: Counter[tuple[str, str]] = Counter()
 
     def add(self, partition: SourcePartition, offset: SourceOffset) -> None:
-        """Adds a saved offset. Has no effect if nothing was read: nothing proves it."""
+        """Adds a saved offset. If nothing was read, nothing but its name relates others to it."""
         proof = offset.fingerprint
+        if offset.size and not (offset.position or offset.done or partition in self._unread):
+            self._unread[partition] = log = log_of(offset.path)
+            self._unread_of[log] += 1
         if proof.head_bytes and offset.position:
             place = self._places[partition] = (rotation_family(offset.path), proof.head_bytes, proof.head)
             alike = self._lengths.setdefault(place[0], {}).setdefault(place[1], {}).setdefault(place[2], {})
@@ -112,6 +118,10 @@ class OffsetsByHead:
 
     def discard(self, partition: SourcePartition) -> None:
         """Removes an offset, if it is here."""
+        if (log := self._unread.pop(partition, None)) is not None:
+            self._unread_of[log] -= 1
+            if not self._unread_of[log]:
+                del self._unread_of[log]
         place = self._places.pop(partition, None)
         if place is None:
             return
@@ -128,6 +138,10 @@ class OffsetsByHead:
     def has_family(self, path: str) -> bool:
         """Returns whether any offset has a related name."""
         return rotation_family(path) in self._lengths
+
+    def has_unread(self, path: str) -> bool:
+        """Returns whether nothing was read of a file with bytes whose log `path` belongs to."""
+        return any(log in self._unread_of for log in logs_of(path))
 
     def has_longer(self, path: str, size: int) -> bool:
         """Returns whether a file at `path` has too few bytes, `size`, to compare its head with all those of related names."""

@@ -259,6 +259,10 @@ class UnfollowedPartitions:
         """Returns whether a file at `path` may continue one of these, judging by names."""
         return self._heads.has_family(path) or any(log in self._unread_of_log for log in logs_of(path))
 
+    def has_unread(self, path: str) -> bool:
+        """Returns whether a file at `path` may hold what one of these held, of which nothing was read, judging by names."""
+        return self._heads.has_unread(path)
+
     def has_longer(self, path: str, size: int) -> bool:
         """Returns whether `size` bytes are too few to tell whether a file at `path` continues one of these."""
         return self._heads.has_longer(path, size)

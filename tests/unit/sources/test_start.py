@@ -409,3 +409,29 @@ def test_a_copy_that_is_the_rest_of_a_known_file_is_not_too_old(tmp_path: Path) 
     agent.restart()
     agent.drain()
     assert (sorted(agent.lines), agent.losses) == (sorted([*lines, b"after"]), [])
+
+
+@pytest.mark.parametrize("pattern", ["app.log*", "app.log"])
+@pytest.mark.parametrize("way", ["packed", "copied and cut"])
+def test_what_holds_a_known_file_of_which_nothing_was_read_is_not_too_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str, way: str
+) -> None:
+    log, now = tmp_path / "app.log", time.time
+    log.write_bytes(b"1\n2\n")
+    agent = agent_for(tmp_path, pattern, ignore_older=3600.0)
+    agent.scan()
+    with log.open("ab") as file:
+        file.write(b"3\n")
+    agent.stop()
+    if way == "packed":
+        (tmp_path / "app.log.1.gz").write_bytes(gzip.compress(log.read_bytes()))
+        log.unlink()
+    else:
+        shutil.copy(log, tmp_path / "app.log.1")
+        os.truncate(log, 0)
+    monkeypatch.setattr(time, "time", lambda: now() + 2 * 3600)
+    agent.drain()
+    log.write_bytes(b"4\n")
+    os.utime(log, (time.time(),) * 2)
+    agent.drain()
+    assert (agent.lines, agent.losses) == ([b"1", b"2", b"3", b"4"], [])
