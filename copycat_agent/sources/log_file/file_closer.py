@@ -182,16 +182,22 @@ class FileCloser:
         """Returns whether nothing was appended to the closed files."""
         return self._released.are_quiet(self._followed.files)
 
-    def note_read_to_end(self, file: TrackedFile) -> None:
-        """Records that a task has read `file` to its present end."""
-        if file.is_packed and file.packing.rest:
+    def note_archive_read(self, file: TrackedFile) -> None:
+        """Records that a task has read a packed file. An open group of lines at the end of a whole one goes before newer files."""
+        has_rest = file.packing.rest > 0
+        if has_rest:
             self._unfinished.add(file)
+        is_open = has_rest and file.packing.is_whole and file.ending.finished_size != file.size
+        file.wait_for_group(waits=is_open and self._options.multiline is not None)
 
-    def finish_archives(self) -> None:
-        """Finishes archives that are complete: a last line without its delimiter is a record, and a missing end marker is damage."""
+    def finish_archives(self, *, with_groups: bool = False) -> None:
+        """Finishes archives that are complete: a last line without its delimiter is a record, and a missing end marker is damage.
+
+        `with_groups`: ends open groups of lines at the ends of whole ones at once.
+        """
         self._unfinished = {file for file in self._unfinished if file.packing.rest and not file.removed}
         for file in self._unfinished:
-            if is_over(file, self._options.rotate_wait):
+            if (with_groups and file.ending.timed) or is_over(file, self._options.rotate_wait):
                 self._finish(file)
 
     def finish_all(self) -> None:

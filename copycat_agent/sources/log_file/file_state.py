@@ -104,7 +104,7 @@ class Ending:
 
     `stalled_size`: no complete record lies between the offset and this size, -1 if that is not known. `final`, `flush`: its next split is
     one, see `Split`; `finished_size`, `flushed_size`: its size when a task had read one. `timed`: an open group of lines waits there for
-    its time-out, see `file_planner.RecordTimers`.
+    its time-out, see `file_planner.RecordTimers`, or for the end of its archive, see `FileCloser`.
     """
 
     stalled_size: int = -1

@@ -272,12 +272,14 @@ class LogFileSource:
                 file.note_end(result)
                 if file.is_stalled:
                     self._timers.add(file)
-            if file.packing.rest:
-                self._closer.note_read_to_end(file)
+            if file.is_packed:
+                self._closer.note_archive_read(file)
 
     def end_timed_out(self, *, at_once: bool) -> float:
         """Ends records that have timed out, or all if `at_once`. Returns when the next is due (`time.monotonic()`), inf for never."""
         self._is_bounded = at_once
+        if at_once:
+            self._closer.finish_archives(with_groups=True)
         return self._timers.end_timed_out(at_once=at_once)
 
     def drained(self) -> bool:

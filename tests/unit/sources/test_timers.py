@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import os
 import tempfile
@@ -41,7 +42,7 @@ class GroupingAgent(Agent):
         return self.source.end_timed_out(at_once=False)
 
     def _frames(self, split: Split, stream: Stream, *, stop: bool) -> SplitResult:
-        offset = split.offset
+        offset = stream.offset
         frames = LOG_FILE.framing(self.options, raw=False)
         for frame in stream.frames(frames, offset.position, split.end, final=split.final, flush=split.flush):
             assert isinstance(frame, Chunk)
@@ -52,8 +53,8 @@ class GroupingAgent(Agent):
             stream.settled(end)
             offset = replace(offset, position=end, path=split.path, fingerprint=stream.fingerprint(end, tail))
             if stop:
-                return SplitResult(split, offset)
-        return SplitResult(split, offset, at_end=True)
+                return stream.complete(SplitResult(split, offset))
+        return stream.complete(SplitResult(split, offset, at_end=True))
 
 
 def append(path: Path, data: bytes) -> None:
@@ -90,6 +91,23 @@ def test_a_group_ends_in_time_once_and_not_again_for_an_unfinished_line(tmp_path
     monkeypatch.setattr(time, "monotonic", lambda: now)
     agent.drain()
     assert agent.end_timed_out() < math.inf, "what is behind it is a group of its own, with its own time"
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_a_new_log_waits_for_the_group_at_the_end_of_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bounded: bool) -> None:
+    """A run to the end does not wait for time."""
+    (tmp_path / "app.log.1.gz").write_bytes(gzip.compress(b"A\n a\nB\n b\n"))
+    age(tmp_path / "app.log.1.gz", HOUR)
+    append(tmp_path / "app.log", b"C\n c\nD\n")
+    agent, now = GroupingAgent(tmp_path), time.monotonic
+    agent.drain()
+    assert agent.lines == [b"A\n a"]
+    if bounded:
+        agent.source.end_timed_out(at_once=True)
+    else:
+        monkeypatch.setattr(time, "monotonic", lambda: now() + HOUR)
+    agent.drain()
+    assert agent.lines == [b"A\n a", b"B\n b", b"C\n c"]
 
 
 def test_a_group_that_has_grown_unseen_is_not_ended(tmp_path: Path) -> None:
