@@ -205,6 +205,43 @@ def test_a_generation_that_was_cut_unread_while_the_agent_was_down(tmp_path: Pat
     assert Counter(agent.lines) == Counter(lines(0, 200))
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("ended", ["stopped", "killed"])
+def test_generations_of_a_log_that_no_look_found_under_its_name(tmp_path: Path, ended: str, packed: bool) -> None:
+    """As with `nocreate` of logrotate: a job writes its log now and then, and it is renamed after that."""
+    log, agent = tmp_path / "app.log", started(tmp_path, 100)
+    shift(log, packed=packed)
+    agent.drain()
+    agent.drain()
+    tick()
+    agent.drain()
+    if ended == "stopped":
+        agent.stop()
+    agent.source.close()
+    for number in (1, 2):
+        append(log, *lines(number * 100, number * 100 + 100))
+        shift(log, packed=packed)
+        tick()
+    agent.source = agent._make()
+    agent.drain()
+    append(log, *lines(300, 310))
+    settle(agent, lines(0, 310))
+
+
+def test_a_generation_with_a_date_of_a_log_that_no_look_found_under_its_name(tmp_path: Path) -> None:
+    log, agent = tmp_path / "app.log", agent_for(tmp_path, "app.log")
+    append(log, *lines(0, 10))
+    agent.drain()
+    log.rename(tmp_path / "app-20261120.log")
+    agent.drain()
+    tick()
+    agent.source.close()
+    append(log, *lines(10, 20))
+    log.rename(tmp_path / "app-20261121.log")
+    agent.restart()
+    settle(agent, lines(0, 20))
+
+
 def test_a_log_that_was_made_and_rotated_before_anybody_saw_it(tmp_path: Path) -> None:
     agent, log = started(tmp_path, 5, pattern="*.log"), tmp_path / "web.log"
     append(log, b"first")

@@ -1,7 +1,8 @@
 """Finds files of a log that were made and rotated out of the patterns between two scans: they were never seen, and have to be read.
 
-A scan shows that a log was rotated: a known file has left its name, was cut, or was replaced. Only then is its directory listed for names
-of the same log that no pattern matches. Such a file has to be read if it was made, and last written to, after the scan before; older
+A scan shows that a log was rotated: a known file has left its name, was cut, or was replaced. The first scan of a process takes a log for
+rotated, too, if no file has its name: perhaps none did at the last look, and one has had it since. Only then is its directory listed for
+names of the same log that no pattern matches. Such a file has to be read if it was made, and last written to, after the scan before; older
 archives were sent, or never wanted. (Being younger than the live file is no criterion: with `copytruncate` that is older than every
 archive.) Times do not show this for an archive that a copy has overwritten, which keeps its inode, nor if a clock was set back: such a file
 has to be read if its content is not known (`last_look`). If it is the rest of a known file, `unclaimed` and `archives` decide, and files
@@ -26,7 +27,7 @@ from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
 from copycat_agent.sources.files.paths.regular_files import Opener, PassedOverError, why_not
 from copycat_agent.sources.log_file.file_intake import FileIntake
 from copycat_agent.sources.log_file.followed import FollowedFiles
-from copycat_agent.sources.log_file.rotation import is_newest, log_of, rotation_family, unpacked_name
+from copycat_agent.sources.log_file.rotation import is_newest, log_of, logs_of, rotation_family, unpacked_name
 from copycat_agent.sources.log_file.succession import last_look, similarity
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS, LastLook, LookTime
 from copycat_agent.sources.log_file.succession.rules import OutsideContent, UnseenFile, must_read, why_must_read
@@ -139,6 +140,10 @@ class MissedRotations:
                 if has_left or self._last_look.was_open:
                     cut = partition if self._followed.unfollowed.is_previous(partition) else None
                     self.left(offset.path, cut, may_be_cut=has_left and known is not None and known.path == offset.path)
+            for log in {log for offset in self._followed.offsets.values() for log in logs_of(offset.path)}:
+                newest = "/".join(log)
+                if self._followed.at(newest) is None and self._discovery.may_match(newest):
+                    self.left(newest)  # no file shows whether another one has had this name
 
     def follow(self, changes: Changes) -> None:
         """Takes up missed files as far as possible before unclaimed ranges are decided on."""
