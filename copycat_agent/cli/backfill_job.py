@@ -114,8 +114,13 @@ def resolve_run(definition: Definition, settings: AgentSettings, asked: Backfill
 
 
 def delivered_before(definition: Definition, settings: AgentSettings, run: PathRun | None) -> EarlierDeliveries:
-    """Returns what Kafka has of this connector's files: by its own offsets and those of earlier runs."""
-    live = [(one, offset, "the connector") for one, offset in offsets_in(offsets_of(definition, saved_offsets(settings.state_dir))).items()]
+    """Returns what Kafka has of this connector's files: by its own offsets and those of earlier runs.
+
+    Its own count only if it reads all of its files: else nobody knows whether what is before a position was read.
+    """
+    reads_all = getattr(definition.source, "reads_all", True)
+    saved = offsets_in(offsets_of(definition, saved_offsets(settings.state_dir))) if reads_all else {}
+    live = [(one, offset, "the connector") for one, offset in saved.items()]
     earlier = [row for name in (definition.name, *definition.renamed_from) for row in PathRuns(settings.state_dir).rows(name)]
     own = f"backfill {run.name}" if run else ""
     return EarlierDeliveries([*live, *(row for row in earlier if row[2] != own)])

@@ -30,16 +30,12 @@ def check_source(reader: Reader, source: SourceOptions) -> None:
     _check_encoding(reader, source)
     check_format(reader, source)
     check_spool(reader, source)
-    if isinstance(source, LogFileOptions) and source.cleanup.policy == "delete" and not _reads_all(source):
+    if isinstance(source, LogFileOptions) and source.cleanup.policy == "delete" and not source.reads_all:
         why = "deletes what start_at or ignore_older has passed over, which nobody has read"
         reader.report((*_CLEANUP, "policy"), "bad-value", why, "keep start_at: beginning and ignore_older: off with it")
     start_at = getattr(source, "start_at", None)
     if isinstance(start_at, str) and start_at not in {"beginning", "end"} and not _is_rfc3339(start_at):
         reader.report(("source", "start_at"), "bad-value", "needs beginning, end, or a time", 'as in "2026-11-21T05:00:00Z"')
-
-
-def _reads_all(source: LogFileOptions) -> bool:
-    return (source.start_at, source.ignore_older) == ("beginning", "off")
 
 
 def _check_symlink_roots(reader: Reader, source: SourceOptions) -> None:

@@ -26,6 +26,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import AgentOptions, Definition, KafkaOptions
 from copycat_agent.sources.files.identity import identify
+from copycat_agent.sources.log_file.beginning.manual_position import place
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from tests.cli.conftest import COMMAND
 from tests.rig.kafka import consume
@@ -250,6 +251,22 @@ def test_without_paths_it_takes_nothing_that_the_agent_would_not_take(
         plan = ("backfill", connectors / name, "--plan", "--state-dir", tmp_path / "state", "--bootstrap-servers", "127.0.0.1:1")
         refused, taken = quick(*plan), quick(*plan[:2], logs / "a.log", *plan[2:])
         assert (refused.returncode, why in refused.stderr, taken.returncode) == (78, True, 0), refused.stderr + taken.stderr
+
+
+@pytest.mark.parametrize("left_out", [{}, {"start_at": "end"}, {"start_at": "2026-11-21T05:00:00Z"}, {"ignore_older": 3600.0}])
+def test_what_the_connector_may_have_left_out_is_not_taken_for_delivered(
+    definition: Definition, settings: AgentSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_out: dict[str, Any]
+) -> None:
+    """A position says that the bytes before it were passed, not that they were sent."""
+    monkeypatch.setattr(dry_run, "ANSWER_SECONDS", 0.2)
+    log = tmp_path / "app-logs/a.log"
+    log.write_text(numbered(1000, "x"))
+    partition, offset, _ = place("app", {}, "end", path=str(log))
+    with OffsetStore.open(settings.state_dir) as store:
+        store.commit({partition: offset})
+    definition = definition.model_copy(update={"source": definition.source.model_copy(update=left_out)})
+    plan = dry_run.plan_of(definition, choose([str(log)]), delivered_before(definition, settings, None), {}, 0, 0.0)
+    assert [file["action"] for file in plan["files"]] == ["send" if left_out else "skip"]
 
 
 @pytest.mark.long

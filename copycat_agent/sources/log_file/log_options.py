@@ -83,3 +83,8 @@ class LogFileOptions(SourceOptions):
         description="Offsets of files that were seen to be gone are kept this long, at most 100,000 of them; those of files that are "
         "excluded, or cannot be looked for, are kept.",
     )
+
+    @property
+    def reads_all(self) -> bool:
+        """Returns whether nothing of a file is left out on purpose: then what is before a saved position was read."""
+        return (self.start_at, self.ignore_older) == ("beginning", "off")
