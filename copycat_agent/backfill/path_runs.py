@@ -26,6 +26,7 @@ from typing import Any, Literal, NamedTuple
 
 from copycat_agent import logs
 from copycat_agent.backfill.delivered import identity_of
+from copycat_agent.encoding.window import WindowOptions
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.model import SourceOffset, SourcePartition, offsets_in
 from copycat_agent.offsets.document import saved_rows, to_documents
@@ -140,6 +141,23 @@ class PathRun:
         """Returns the name of the run."""
         return self.directory.name
 
+    @property
+    def window(self) -> WindowOptions | None:
+        """Returns the wanted times, None for all."""
+        if self.since_ms is None and self.until_ms is None:
+            return None
+        return WindowOptions(since_ms=self.since_ms, until_ms=self.until_ms, time_field=self.time_field)
+
+    def has_sent(self, wanted: WindowOptions | None) -> bool:
+        """Returns whether it has sent all records of `wanted` that it has passed. Of other times it has dropped them."""
+        if self.window is None:
+            return True
+        if wanted is None or wanted.time_field != self.time_field:
+            return False
+        begins_before = self.since_ms is None or (wanted.since_ms is not None and self.since_ms <= wanted.since_ms)
+        ends_after = self.until_ms is None or (wanted.until_ms is not None and self.until_ms >= wanted.until_ms)
+        return begins_before and ends_after
+
     def save(self) -> None:
         """Writes it to disk atomically."""
         values = {name: value for name, value in asdict(self).items() if name != "directory"}
@@ -202,10 +220,10 @@ class PathRuns:
             elif (run.directory / "rows.json").exists():
                 _drop_store(run.directory)
 
-    def rows(self, connector: str) -> Iterator[tuple[SourcePartition, SourceOffset, str]]:
-        """Yields the offset of each file of the connector's runs, with the run in words."""
+    def rows(self, connector: str, wanted: WindowOptions | None = None) -> Iterator[tuple[SourcePartition, SourceOffset, str]]:
+        """Yields the offset of each file of the connector's runs that dropped no record of `wanted`, with the run in words."""
         for run in self.all():
-            if run.connector == connector:
+            if run.connector == connector and run.has_sent(wanted):
                 for partition, offset in rows_of(run).items():
                     yield partition, offset, f"backfill {run.name}"
 

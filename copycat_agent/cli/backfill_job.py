@@ -106,22 +106,21 @@ def resolve_run(definition: Definition, settings: AgentSettings, asked: Backfill
     if run.remote:
         make = remote_maker(kind, run.remote)
     else:
-        make = path_source.maker(kind, run.files, None if run.again else delivered_before(definition, settings, run))
-    window = None
-    if run.since_ms is not None or run.until_ms is not None:
-        window = WindowOptions(since_ms=run.since_ms, until_ms=run.until_ms, time_field=run.time_field)
-    return BackfillJob(definition, run.directory, make, window, asked.rate), run
+        make = path_source.maker(kind, run.files, None if run.again else delivered_before(definition, settings, run.window, run))
+    return BackfillJob(definition, run.directory, make, run.window, asked.rate), run
 
 
-def delivered_before(definition: Definition, settings: AgentSettings, run: PathRun | None) -> EarlierDeliveries:
-    """Returns what Kafka has of this connector's files: by its own offsets and those of earlier runs.
+def delivered_before(
+    definition: Definition, settings: AgentSettings, wanted: WindowOptions | None, run: PathRun | None = None
+) -> EarlierDeliveries:
+    """Returns what Kafka has of this connector's files: by its own offsets and those of other runs than `run` with all that is wanted.
 
     Its own count only if it reads all of its files: else nobody knows whether what is before a position was read.
     """
     reads_all = getattr(definition.source, "reads_all", True)
     saved = offsets_in(offsets_of(definition, saved_offsets(settings.state_dir))) if reads_all else {}
     live = [(one, offset, "the connector") for one, offset in saved.items()]
-    earlier = [row for name in (definition.name, *definition.renamed_from) for row in PathRuns(settings.state_dir).rows(name)]
+    earlier = [row for name in (definition.name, *definition.renamed_from) for row in PathRuns(settings.state_dir).rows(name, wanted)]
     own = f"backfill {run.name}" if run else ""
     return EarlierDeliveries([*live, *(row for row in earlier if row[2] != own)])
 
@@ -232,7 +231,7 @@ def show_plan(definition: Definition, settings: AgentSettings, asked: BackfillRe
     """Prints the plan on stdout."""
     logs.setup("error")
     chosen = files_of(definition, asked.paths) if asked.paths else None
-    delivered = None if asked.again or chosen is None else delivered_before(definition, settings, None)
+    delivered = None if asked.again or chosen is None else delivered_before(definition, settings, asked.window)
     saved = {} if chosen else offsets_of(definition, saved_offsets(settings.state_dir))
     measured = _measured(PathRuns(settings.state_dir), definition.name)
     plan = plan_of(definition, chosen, delivered, saved, asked.rate, measured)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from copycat_agent.backfill.path_runs import KEPT_SECONDS, PathRun, PathRuns, choose, finish, give_up, rows_of
+from copycat_agent.encoding.window import WindowOptions
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 
@@ -44,6 +45,24 @@ def test_a_run_that_is_over_keeps_its_rows_and_nothing_large(runs: PathRuns, giv
     assert runs.unfinished("app", ("/a",)) is None
     assert not list(run.directory.glob("offsets.db*"))
     assert [(one, offset) for one, offset, _ in runs.rows("app")] == [*rows.items()] == [(FILE, SourceOffset(7, path="/a/café\udce9"))]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "counts"),
+    [
+        (None, False), ((10, 20, None), True), ((12, 15, None), True), ((5, 15, None), False), ((10, None, None), False),
+        ((10, 20, "ts"), False),
+    ],
+)  # fmt: skip
+def test_a_run_over_a_time_counts_only_for_times_within_it(
+    runs: PathRuns, wanted: tuple[int, int | None, str | None] | None, counts: bool
+) -> None:
+    """The other records of its files it has dropped."""
+    with runs.held():
+        run = runs.begin(PathRun(Path(), "app", ("/a",), ("/a",), since_ms=10, until_ms=20))
+    finish(run, {"state": "finished"}, {FILE: SourceOffset(7, path="/a")})
+    window = wanted and WindowOptions(since_ms=wanted[0], until_ms=wanted[1], time_field=wanted[2])
+    assert [one for one, *_ in runs.rows("app", window)] == [FILE] * counts
 
 
 def test_old_runs_are_pruned_but_never_one_that_did_not_end(runs: PathRuns) -> None:
