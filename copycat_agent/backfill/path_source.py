@@ -121,11 +121,12 @@ class _PathSource:
             file.why = ""  # it may be gone by now
         elif file.why:
             self._leave_out(file, file.why, changes, file.offset.position)
-        elif offset is not None:
-            changes.accounts[file.partition] = Account(path=file.path, state="read")
         else:
-            self._begin(file, changes)
-            changes.offsets[file.partition] = file.offset
+            if offset is not None:
+                changes.accounts[file.partition] = Account(path=file.path, state="read")
+            if not file.offset.position:  # of what was delivered of a packed file, nothing is saved before it is read
+                self._begin(file, changes)
+                changes.offsets[file.partition] = file.offset
         if not file.is_over:
             self._waiting[file.partition] = file
 
@@ -145,7 +146,7 @@ class _PathSource:
             changes.accounts[file.partition] = Account(path=file.path, state="skipped", why=former.words)
         else:
             changes.accounts[file.partition] = Account(
-                path=file.path, why=f"begun at byte {file.offset.position}: what is before was {former.words}"
+                path=file.path, state="read", why=f"begun at byte {file.offset.position}: what is before was {former.words}"
             )
 
     def _line_up(self) -> None:

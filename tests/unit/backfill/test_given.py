@@ -93,6 +93,23 @@ def test_a_file_that_was_delivered_in_part_goes_on_behind_it(rig: Rig, packed: b
     assert rig.lines() == numbered(150)
 
 
+def test_a_run_that_goes_on_also_skips_archives_that_it_had_not_begun(rig: Rig) -> None:
+    """What was delivered of an archive shows only when it is unpacked."""
+    logs = [rig.write(f"{name}.log", *numbered(300, name)) for name in "abcd"]
+    rig.run(logs)
+    archives = [log.with_name(f"{log.name}.1.gz") for log in logs]
+    for log, archive in zip(logs, archives, strict=True):
+        archive.write_bytes(gzip.compress(log.read_bytes()))
+        log.unlink()
+    new = [rig.write(f"{number}-new.log", *numbered(6000, f"new {number}")) for number in range(3)]
+    home = rig.root / "own"
+    part = rig.interrupt([*new, *archives], home)
+    assert any(by_name(part)[archive.name]["state"] == "unfinished" for archive in archives)
+    files = by_name(rig.run([*new, *archives], home))
+    assert {files[archive.name]["state"] for archive in archives} == {"skipped"}
+    assert len(rig.lines()) == len(set(rig.lines())) == 4 * 300 + 3 * 6000
+
+
 def test_again_sends_what_was_delivered(rig: Rig) -> None:
     path = rig.write("app.log", *numbered(10))
     rig.run([path])
