@@ -165,7 +165,10 @@ class PathRun:
 
 
 class PathRuns:
-    """All runs below one state directory. Hold `held` while looking for a run and beginning one: two must not begin the same."""
+    """All runs below one state directory. Hold `held` while looking for a run and until the store of the new one is locked.
+
+    Else two processes may begin the same run, or runs of the same file.
+    """
 
     def __init__(self, state_dir: Path) -> None:
         self._home = state_dir / DIRECTORY

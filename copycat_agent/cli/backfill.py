@@ -6,16 +6,16 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from copycat_agent.agent import AgentSettings
-from copycat_agent.backfill.backfill import Backfill, BackfillJob, Choose, on_master, on_this_host
-from copycat_agent.backfill.path_runs import PathRun, finish, rows_of
+from copycat_agent.backfill.backfill import Backfill, Choose, on_master, on_this_host
+from copycat_agent.backfill.path_runs import PathRun, PathRuns, finish, rows_of
 from copycat_agent.backfill.summary import Summary
 from copycat_agent.cli import exits
 from copycat_agent.cli.backfill_job import BackfillRequest, rate_of, resolve_run, show_plan, window_of
@@ -150,10 +150,9 @@ def backfill(  # noqa: PLR0913, PLR0917 - the command's options
         show_plan(loaded, settings, asked, as_json=output is Format.JSON)
         return
     _require_broker(loaded, stop)
-    job, run = resolve_run(loaded, settings, asked)
-    stop.check()
     choose = on_master(master, loaded.delivery.tasks_max) if master else on_this_host
-    code = _work(job, run, settings, stop, output, choose, quiet=quiet, color=color)
+    work, run = begin(loaded, settings, asked, choose, stop.check)
+    code = _work(work, run, stop, output, quiet=quiet, color=color)
     if code:
         raise typer.Exit(code)
 
@@ -196,22 +195,21 @@ def _require_broker(definition: Definition, stop: StopSignals) -> None:
         leave(f"no broker answers at {servers}: {error}; nothing was read", exits.BROKER_UNREACHABLE)
 
 
-def _work(  # noqa: PLR0913 - what the command was told
-    job: BackfillJob,
-    run: PathRun | None,
-    settings: AgentSettings,
-    stop: StopSignals,
-    output: Format,
-    choose: Choose,
-    *,
-    quiet: bool,
-    color: bool,
-) -> int:
-    """Runs the job to its end, or to the first signal; prints the account. Returns the exit code."""
-    try:
-        work = Backfill(job, settings.agent, choose)
-    except FatalError as error:
-        raise _with_ways_out(error, run) from None
+def begin(
+    definition: Definition, settings: AgentSettings, asked: BackfillRequest, choose: Choose, check: Callable[[], None]
+) -> tuple[Backfill, PathRun | None]:
+    """Returns the work, whose store is locked, and its run, None without PATHs. `check` raises if it has to be left before that."""
+    with PathRuns(settings.state_dir).held() if asked.paths else nullcontext():
+        job, run = resolve_run(definition, settings, asked)
+        check()
+        try:
+            return Backfill(job, settings.agent, choose), run
+        except FatalError as error:
+            raise _with_ways_out(error, run) from None
+
+
+def _work(work: Backfill, run: PathRun | None, stop: StopSignals, output: Format, *, quiet: bool, color: bool) -> int:
+    """Runs it to its end, or to the first signal; prints the account. Returns the exit code."""
     with work:
         follow(work, stop, quiet=quiet, color=color)
         interrupted = stop.asked and not work.wait(0)

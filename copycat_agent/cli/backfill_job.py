@@ -90,7 +90,10 @@ def rate_of(text: str | None) -> int:
 
 
 def resolve_run(definition: Definition, settings: AgentSettings, asked: BackfillRequest) -> tuple[BackfillJob, PathRun | None]:
-    """Returns the job, and its run: None without PATHs. Begins a run on disk, or finds the one to resume."""
+    """Returns the job, and its run: None without PATHs. Begins a run on disk, or finds the one to resume.
+
+    With PATHs the caller holds `PathRuns.held` until the store of the run is locked: only from then on others see that it is worked on.
+    """
     if not asked.paths:
         if asked.again:
             usage("--again needs PATHs: without any, the connector's own offsets say what is left (copycat offsets reset forgets them)")
@@ -99,9 +102,8 @@ def resolve_run(definition: Definition, settings: AgentSettings, asked: Backfill
         _warn_of_window(asked)
         return BackfillJob(definition, settings.state_dir, window=asked.window, rate=asked.rate, directory=asked.directory), None
     runs = PathRuns(settings.state_dir)
-    with runs.held():
-        runs.prune()
-        run = _run(definition, runs, asked)
+    runs.prune()
+    run = _run(definition, runs, asked)
     kind = SOURCES[definition.source.type]
     if run.remote:
         make = remote_maker(kind, run.remote)

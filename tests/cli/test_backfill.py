@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import json
 import os
@@ -17,8 +18,9 @@ import typer
 
 from copycat_agent.agent import AgentSettings
 from copycat_agent.backfill import dry_run
-from copycat_agent.backfill.path_runs import PathRuns, choose
-from copycat_agent.cli.backfill import _with_ways_out
+from copycat_agent.backfill.backfill import BackfillJob, on_this_host
+from copycat_agent.backfill.path_runs import PathRun, PathRuns, choose, is_worked_on
+from copycat_agent.cli.backfill import _with_ways_out, begin
 from copycat_agent.cli.backfill_job import BackfillRequest, delivered_before, moment, rate_of, resolve_run, window_of
 from copycat_agent.definitions import load_file
 from copycat_agent.errors import FatalError
@@ -89,6 +91,11 @@ def asked(*paths: Path, again: bool = False, resume: bool = False) -> BackfillRe
     return BackfillRequest(tuple(map(str, paths)), None, 0, again=again, resume=resume)
 
 
+def resolve(definition: Definition, settings: AgentSettings, request: BackfillRequest) -> tuple[BackfillJob, PathRun | None]:
+    with PathRuns(settings.state_dir).held():
+        return resolve_run(definition, settings, request)
+
+
 def refusal(capsys: pytest.CaptureFixture[str], call: Callable[[], object]) -> str:
     """What a call says before it ends the command with exit 2."""
     with pytest.raises(typer.Exit) as ended:
@@ -102,16 +109,16 @@ def test_an_unfinished_run_is_resumed_or_begun_anew_on_request_only(
 ) -> None:
     log = tmp_path / "app-logs/a.log"
     log.write_text("x\n")
-    assert "there is nothing to resume" in refusal(capsys, lambda: resolve_run(definition, settings, asked(log, resume=True)))
-    _, first = resolve_run(definition, settings, asked(log))
+    assert "there is nothing to resume" in refusal(capsys, lambda: resolve(definition, settings, asked(log, resume=True)))
+    _, first = resolve(definition, settings, asked(log))
     assert first is not None
-    words = refusal(capsys, lambda: resolve_run(definition, settings, asked(log)))
+    words = refusal(capsys, lambda: resolve(definition, settings, asked(log)))
     assert "did not come to its end (0 of 1 files done, 0 records passed)" in words
     assert "--resume" in words
     assert "--again" in words
-    _, resumed = resolve_run(definition, settings, asked(log, resume=True))
+    _, resumed = resolve(definition, settings, asked(log, resume=True))
     assert resumed == first
-    _, second = resolve_run(definition, settings, asked(log, again=True))
+    _, second = resolve(definition, settings, asked(log, again=True))
     assert second is not None
     assert second.directory != first.directory
     assert [run.state for run in PathRuns(settings.state_dir).all() if run.directory == first.directory] == ["given_up"]
@@ -121,13 +128,30 @@ def test_a_run_that_is_worked_on_is_left_alone(definition: Definition, settings:
     """To end it would take its offsets away under it."""
     log = tmp_path / "app-logs/a.log"
     log.write_text("x\n")
-    _, run = resolve_run(definition, settings, asked(log))
+    _, run = resolve(definition, settings, asked(log))
     assert run is not None
     with OffsetStore.open(run.directory):
         for how in ({}, {"again": True}, {"resume": True}):
             with pytest.raises(FatalError, match="already runs"):
-                resolve_run(definition, settings, asked(log, **how))
-    assert resolve_run(definition, settings, asked(log, resume=True))[1] == run
+                resolve(definition, settings, asked(log, **how))
+    assert resolve(definition, settings, asked(log, resume=True))[1] == run
+
+
+def test_nobody_else_looks_for_runs_until_the_store_of_a_new_one_is_locked(
+    definition: Definition, settings: AgentSettings, tmp_path: Path
+) -> None:
+    """Two that begin at the same moment both took a file, since neither saw that the other works on it."""
+    log = tmp_path / "app-logs/a.log"
+    log.touch()
+
+    def check() -> None:
+        with (settings.state_dir / "backfill/lock").open() as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    work, run = begin(definition, settings, asked(log), on_this_host, check)
+    with work:
+        assert run is not None
+        assert is_worked_on(run)
 
 
 @pytest.mark.parametrize("saved", [False, True])
@@ -138,7 +162,7 @@ def test_a_file_that_another_backfill_reads_now_is_refused_until_it_is_done(
     log, other = tmp_path / "app-logs/a.log", tmp_path / "app-logs/b.log"
     log.write_text("x\ny\n")
     other.write_text("x\n")
-    _, run = resolve_run(definition, settings, asked(log))
+    _, run = resolve(definition, settings, asked(log))
     assert run is not None
     info = log.stat()
     with log.open("rb") as file:
@@ -149,11 +173,11 @@ def test_a_file_that_another_backfill_reads_now_is_refused_until_it_is_done(
             store.commit({partition: half})
             log = log.rename(tmp_path / "app-logs/c.log")
         with pytest.raises(FatalError, match=r"\.log is being read by the backfill that began"):
-            resolve_run(definition, settings, asked(other, log))
-        resolve_run(definition, settings, asked(other))
-        resolve_run(definition, settings, asked(other, log, again=True))
+            resolve(definition, settings, asked(other, log))
+        resolve(definition, settings, asked(other))
+        resolve(definition, settings, asked(other, log, again=True))
         store.commit({partition: replace(half, position=4, done=True)})
-        resolve_run(definition, settings, asked(tmp_path / "app-logs"))
+        resolve(definition, settings, asked(tmp_path / "app-logs"))
 
 
 def test_a_run_is_not_resumed_by_a_definition_whose_offsets_count_something_else(
@@ -161,16 +185,16 @@ def test_a_run_is_not_resumed_by_a_definition_whose_offsets_count_something_else
 ) -> None:
     log = tmp_path / "app-logs/a.log"
     log.write_text("x\n")
-    resolve_run(definition, settings, asked(log))
+    resolve(definition, settings, asked(log))
     source = SpoolDirOptions.model_validate({"type": "spool_dir", "dir": str(tmp_path), "format": {"type": "json"}})
     other = definition.model_copy(update={"source": source})
-    assert "another source.format" in refusal(capsys, lambda: resolve_run(other, settings, asked(log, resume=True)))
+    assert "another source.format" in refusal(capsys, lambda: resolve(other, settings, asked(log, resume=True)))
 
 
 def test_an_earlier_run_whose_store_cannot_be_read_says_nothing(definition: Definition, settings: AgentSettings, tmp_path: Path) -> None:
     log = tmp_path / "app-logs/a.log"
     log.write_text("x\n")
-    _, run = resolve_run(definition, settings, asked(log))
+    _, run = resolve(definition, settings, asked(log))
     assert run is not None
     (run.directory / "offsets.db").write_bytes(b"no database" * 1000)
     assert delivered_before(definition, settings, None) is not None
@@ -179,9 +203,9 @@ def test_an_earlier_run_whose_store_cannot_be_read_says_nothing(definition: Defi
 def test_what_means_nothing_is_a_usage_error_that_says_why(
     definition: Definition, settings: AgentSettings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "--again needs PATHs" in refusal(capsys, lambda: resolve_run(definition, settings, asked(again=True)))
-    assert "--resume needs PATHs" in refusal(capsys, lambda: resolve_run(definition, settings, asked(resume=True)))
-    assert "no file matches" in refusal(capsys, lambda: resolve_run(definition, settings, asked(tmp_path / "no*")))
+    assert "--again needs PATHs" in refusal(capsys, lambda: resolve(definition, settings, asked(again=True)))
+    assert "--resume needs PATHs" in refusal(capsys, lambda: resolve(definition, settings, asked(resume=True)))
+    assert "no file matches" in refusal(capsys, lambda: resolve(definition, settings, asked(tmp_path / "no*")))
     assert "2026-11-22T05:00:00Z" in refusal(capsys, lambda: moment("yesterday", "--since"))
     assert "20MiB/s" in refusal(capsys, lambda: rate_of("20"))
     assert "0001-01-01" in refusal(capsys, lambda: moment("0001-01-01", "--since"))
@@ -198,11 +222,11 @@ def test_what_the_definition_excludes_is_not_read_however_it_is_named(
     for name in ("a.log", "b.log", "b.bak", "c.bak"):
         (logs / name).write_text(numbered(3, name))
     for paths in ([logs], [logs / "*"], [logs / "a.log", logs / "b.log", logs / "b.bak", logs / "c.bak"]):
-        _, run = resolve_run(excluding, settings, asked(*paths))
+        _, run = resolve(excluding, settings, asked(*paths))
         assert run is not None
         assert [Path(path).name for path in run.files] == ["a.log", "b.log"]
         assert "source.exclude of the definition leaves out" in capsys.readouterr().err
-    assert "leaves out all of these files" in refusal(capsys, lambda: resolve_run(excluding, settings, asked(logs / "b.bak")))
+    assert "leaves out all of these files" in refusal(capsys, lambda: resolve(excluding, settings, asked(logs / "b.bak")))
 
 
 def test_times_and_rates_are_read_as_they_are_written() -> None:
