@@ -6,16 +6,18 @@ import bz2
 import gzip
 import json
 import os
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from copycat_agent import logs
+from copycat_agent.backfill.backfill_file import BackfillFile
 from copycat_agent.backfill.dry_run import plan_of
 from copycat_agent.backfill.path_runs import choose
 from copycat_agent.backfill.summary import RunPart, summarise
-from copycat_agent.model import Account, Counts, OffsetRange, SourceOffset, SourcePartition
+from copycat_agent.model import Account, Counts, OffsetRange, SourceOffset, SourcePartition, Split
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.files.identity import identify
@@ -60,6 +62,23 @@ def test_files_of_one_log_are_sent_in_the_order_of_their_age(rig: Rig) -> None:
     rig.run(paths)
     generations = [line.split()[2] for line in rig.lines()]
     assert [generations[0], *(now for before, now in pairwise(generations) if now != before)] == ["5", "4", "3", "2", "1", "0"]
+
+
+def test_an_older_file_that_fails_once_is_still_sent_before_the_newer_one(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    older, newer = rig.write("app.log.1", *numbered(50, "older")), rig.write("app.log", *numbered(50, "newer"))
+    os.utime(older, (1, 1))
+    split, failed = BackfillFile.split, []
+
+    def fail_once(self: BackfillFile, **how: bool) -> Split:
+        if self.path == str(older) and not failed:
+            failed.append(older)
+            return replace(split(self, **how), open_path="/nowhere")
+        return split(self, **how)
+
+    monkeypatch.setattr(BackfillFile, "split", fail_once)
+    assert rig.run([older, newer])["complete"]
+    assert failed
+    assert rig.lines() == [*numbered(50, "older"), *numbered(50, "newer")]
 
 
 @pytest.mark.parametrize("packs", [gzip.compress, bz2.compress])
