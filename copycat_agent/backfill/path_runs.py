@@ -285,15 +285,18 @@ def rows_of(run: PathRun) -> dict[SourcePartition, SourceOffset]:
         kept = json.loads((run.directory / "rows.json").read_text("utf-8"))
     except FileNotFoundError:
         try:
-            found = offsets_in(saved_offsets(run.directory))
+            return stored_rows(run)
         except CopycatError as error:
             _log.warning("what an earlier backfill has delivered is not known, and may be sent again", run=run.name, why=error.message)
             return {}
     except (OSError, ValueError):
         return {}
-    else:
-        found = offsets_in(saved_rows(run.connector, kept))
-    return {one: offset for one, offset in found.items() if one.connector == run.connector}
+    return offsets_in(saved_rows(run.connector, kept))
+
+
+def stored_rows(run: PathRun) -> dict[SourcePartition, SourceOffset]:
+    """Returns the offsets in the run's store. Raises CopycatError if it cannot be read: then it must not be removed."""
+    return {one: offset for one, offset in offsets_in(saved_offsets(run.directory)).items() if one.connector == run.connector}
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:

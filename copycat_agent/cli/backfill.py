@@ -15,7 +15,7 @@ import typer
 
 from copycat_agent.agent import AgentSettings
 from copycat_agent.backfill.backfill import Backfill, Choose, on_master, on_this_host
-from copycat_agent.backfill.path_runs import PathRun, PathRuns, finish, rows_of
+from copycat_agent.backfill.path_runs import PathRun, PathRuns, finish, stored_rows
 from copycat_agent.backfill.summary import Summary
 from copycat_agent.cli import exits
 from copycat_agent.cli.backfill_job import BackfillRequest, rate_of, resolve_run, show_plan, window_of
@@ -215,7 +215,7 @@ def _work(work: Backfill, run: PathRun | None, stop: StopSignals, output: Format
         interrupted = stop.asked and not work.wait(0)
         waited_in_vain = work.gave_up_waiting()
         summary = _with_run(work.stop(interrupted=interrupted), run)
-    kept = _keep(run, summary)
+    kept = keep_account(run, summary)
     if output is Format.JSON:
         json.dump(summary, sys.stdout, indent=2)
         sys.stdout.write("\n")
@@ -228,13 +228,14 @@ def _work(work: Backfill, run: PathRun | None, stop: StopSignals, output: Format
     return code
 
 
-def _keep(run: PathRun | None, summary: Summary) -> bool:
+def keep_account(run: PathRun | None, summary: Summary) -> bool:
     """Saves a run that came to its end. Returns False if that fails: the account is printed all the same."""
     if run is not None and summary["state"] == "finished":
         try:
-            finish(run, summary, rows_of(run))
-        except OSError as error:
-            typer.echo(f"error: the account cannot be kept in {run.directory}: {error.strerror}; --resume tries that again", err=True)
+            finish(run, summary, stored_rows(run))
+        except (OSError, CopycatError) as error:
+            why = error.message if isinstance(error, CopycatError) else error.strerror
+            typer.echo(f"error: the account cannot be kept in {run.directory}: {why}; --resume tries that again", err=True)
             return False
     return True
 

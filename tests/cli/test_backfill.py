@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -20,7 +22,7 @@ from copycat_agent.agent import AgentSettings
 from copycat_agent.backfill import dry_run
 from copycat_agent.backfill.backfill import BackfillJob, on_this_host
 from copycat_agent.backfill.path_runs import PathRun, PathRuns, choose, is_worked_on
-from copycat_agent.cli.backfill import _with_ways_out, begin
+from copycat_agent.cli.backfill import _with_ways_out, begin, keep_account
 from copycat_agent.cli.backfill_job import BackfillRequest, delivered_before, moment, rate_of, resolve_run, window_of
 from copycat_agent.definitions import load_file
 from copycat_agent.errors import FatalError
@@ -198,6 +200,30 @@ def test_an_earlier_run_whose_store_cannot_be_read_says_nothing(definition: Defi
     assert run is not None
     (run.directory / "offsets.db").write_bytes(b"no database" * 1000)
     assert delivered_before(definition, settings, None) is not None
+
+
+def test_a_run_keeps_its_store_if_that_cannot_be_read_at_its_end(
+    definition: Definition, settings: AgentSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing else says what it has delivered."""
+    log = tmp_path / "app-logs/a.log"
+    log.write_text("x\n")
+    _, run = resolve(definition, settings, asked(log))
+    assert run is not None
+    offset = SourceOffset(2, path=str(log), size=2, done=True)
+    with OffsetStore.open(run.directory) as store:
+        store.commit({SourcePartition("app", "1:2:3:0"): offset})
+
+    def is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "copyfile", is_full)
+        assert not keep_account(run, {"state": "finished"})
+    assert "No space left on device; --resume tries that again" in capsys.readouterr().err
+    assert resolve(definition, settings, asked(log, resume=True))[1] == run
+    assert keep_account(run, {"state": "finished"})
+    assert [row for _, row, _ in PathRuns(settings.state_dir).rows("app")] == [offset]
 
 
 def test_what_means_nothing_is_a_usage_error_that_says_why(
