@@ -168,10 +168,10 @@ class BackfillFile:
         )  # fmt: skip
 
     def taken_in(self, result: SplitResult) -> SourceOffset:
-        """Returns the offset to save after a result."""
+        """Returns the offset to save after a result. It keeps the name that the run was given: a newer file of that name is not read."""
         is_read = result.at_end and result.error is None and not result.changed
         self.read_at = time.time()
-        return replace(result.offset, path=self.path, size=self.end, mtime_ns=self.offset.mtime_ns, done=is_read)
+        return replace(result.offset, path=self.offset.path, size=self.end, mtime_ns=self.offset.mtime_ns, done=is_read)
 
     def cut_to(self, result: SplitResult) -> int | None:
         """Returns its size if it ends before `end`, so that the rest can never be read; else None. The file is open."""

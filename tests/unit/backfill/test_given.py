@@ -213,7 +213,8 @@ def test_an_interrupted_run_goes_on_where_it_was_and_counts_nothing_twice(rig: R
     assert sorted(rig.lines()) == sorted(line for name in "abcd" for line in numbered(3000, name))
 
 
-def test_a_file_that_was_renamed_between_two_parts_of_a_run_is_found(rig: Rig) -> None:
+@pytest.mark.parametrize("parts", [0, 1])
+def test_a_file_that_was_renamed_between_two_parts_of_a_run_is_found(rig: Rig, parts: int) -> None:
     path = rig.write("app.log", *numbered(6000))
     home = rig.root / "own"
     sections: dict[str, Any] = {"delivery": {"max_batch_bytes": "64KiB"}}
@@ -222,6 +223,8 @@ def test_a_file_that_was_renamed_between_two_parts_of_a_run_is_found(rig: Rig) -
         work.stop(interrupted=True)
     path.rename(rig.logs / "app.log.1")
     rig.write("app.log", "a new file, which was not there when the run began")
+    for _ in range(parts):
+        rig.interrupt([path], home)
     summary = rig.run([path], home)
     assert (summary["totals"]["records"]["read"], summary["complete"]) == (6000, True)
     assert rig.lines() == numbered(6000)
