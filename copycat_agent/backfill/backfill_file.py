@@ -164,7 +164,7 @@ class BackfillFile:
         return Split(
             self.partition, self.path, opened, offset, self.end if is_plain else ENDLESS, final=not grown, inode=self.identity.inode,
             mtime_ms=self._mtime_ns // 1_000_000, flush=not grown, origins=origins,
-            after=self.after and self.after.partition,
+            after=None if self.after is None else self.after.partition,
         )  # fmt: skip
 
     def taken_in(self, result: SplitResult) -> SourceOffset:
