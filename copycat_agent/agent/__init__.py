@@ -22,7 +22,7 @@ from copycat_agent.agent.reloading import Reloader
 from copycat_agent.api.server import ApiServer
 from copycat_agent.control import AgentView, Control, ReloadResult
 from copycat_agent.errors import BusyError, FatalError, UnknownConnectorError
-from copycat_agent.model import Account, SourcePartition, TaskId
+from copycat_agent.model import Account, LossReason, LossTotal, SourcePartition, TaskId
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import AgentOptions
 from copycat_agent.spark import workers_lock
@@ -269,8 +269,12 @@ class Agent(Control):
         """Returns what became of each file, in runs to the end, since the last `begin_accounts`."""
         return self._store.accounts(name)
 
+    def account_losses(self, name: str) -> Mapping[LossReason, LossTotal]:
+        """Returns what was given up in runs to the end, since the last `begin_accounts`."""
+        return self._store.account_losses(name)
+
     def begin_accounts(self, name: str) -> None:
-        """Clears the accounts of a connector. Called before a run to the end."""
+        """Clears the accounts of a connector. Called after a run to the end."""
         self._store.begin_accounts(name)
 
     def __enter__(self) -> Self:

@@ -227,7 +227,6 @@ class Backfill:
             undo.callback(watcher.close)
             self.definition = effective(job, carrier.tasks)
             self._renames = _renames(job, agent, self.store)
-            self._before = self.store.loss_totals() if job.make_source is None else {}
             self.worker = Worker(self.store, executor, watcher, until_idle=True, accounts=True, tracked=True, make_source=job.make_source)
             self._undo = undo.pop_all()
         self.carries_on = bool(self.store.accounts(self.definition.name))
@@ -275,7 +274,7 @@ class Backfill:
         problem = str(self.failure) if self.failure else ""
         part = RunPart(self.status, self._began, time.time(), interrupted, problem)
         is_given = self.job.make_source is not None
-        summary = summarise(self.definition, self.store, part, before=self._before, untouched=True, given=is_given)
+        summary = summarise(self.definition, self.store, part, untouched=True, given=is_given)
         if summary["state"] == "finished" and not is_given:
             self.store.begin_accounts(self.definition.name)
         elif summary["state"] == "finished":

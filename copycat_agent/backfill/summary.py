@@ -13,7 +13,6 @@ from copycat_agent.templates import time_text
 from copycat_agent.worker import State, Status
 
 Summary = dict[str, Any]
-Totals = Mapping[tuple[str, LossReason], LossTotal]
 
 VERSION = 1
 """Version of the account's format. A removed field or a changed meaning raises it, an added field does not."""
@@ -40,8 +39,8 @@ class AccountAccess(Protocol):
     def offsets(self, connector: str, /) -> Mapping[SourcePartition, SavedRow]:
         """Returns the saved positions."""
 
-    def loss_totals(self) -> Totals:
-        """Returns how much was given up, over all connectors."""
+    def account_losses(self, connector: str, /) -> Mapping[LossReason, LossTotal]:
+        """Returns how much was given up in all parts of the run."""
 
 
 def summarise(
@@ -49,18 +48,16 @@ def summarise(
     books: AccountAccess,
     part: RunPart,
     *,
-    before: Totals | None = None,
     untouched: bool = False,
     given: bool = False,
 ) -> Summary:
     """Returns the account of the connector's run, with its last part.
 
-    `before`: loss totals from before this run. `untouched`: includes files without anything new. `given`: the run was to read given files,
-    each to its end.
+    `untouched`: includes files without anything new. `given`: the run was to read given files, each to its end.
     """
     name = definition.name
     files = _files(books.accounts(name), offsets_in(books.offsets(name)), untouched=untouched)
-    losses = _losses(name, books.loss_totals(), before or {})
+    losses = [{"reason": reason, **total._asdict()} for reason, total in sorted(books.account_losses(name).items())]
     status = part.status
     problem = part.problem or ("" if part.interrupted else status.reason)  # one that was left out says why
     is_over = status.state is State.STOPPED and not (part.interrupted or problem or status.unsaved)
@@ -169,13 +166,3 @@ def _totals(files: list[Summary]) -> Summary:
     states = {state: sum(file["state"] == state for file in files) for state in ("done", "skipped", "failed", "unfinished")}
     records = {name: sum(file[name] for file in files) for name in (*COUNTED, "undated")}
     return {"files": {"all": len(files), **states}, "bytes": sum(file["bytes"] for file in files), "records": records}
-
-
-def _losses(name: str, totals: Totals, before: Totals) -> list[Summary]:
-    found = []
-    for (connector, reason), total in sorted(totals.items()):
-        old = before.get((connector, reason), LossTotal(0, 0, 0))
-        if connector == name and total.entries > old.entries:
-            sizes = {field: getattr(total, field) - getattr(old, field) for field in LossTotal._fields}
-            found.append({"reason": reason, **sizes})
-    return found

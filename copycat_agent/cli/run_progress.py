@@ -195,7 +195,6 @@ class UntilIdle:
         """`bars`: shows the progress on stderr, a terminal."""
         self._agent = agent
         self._began = time.time()
-        self._before = dict(agent.loss_totals())
         self._bars = ProgressBars(self, color=color) if bars else None
         if self._bars:
             self._bars.__enter__()
@@ -235,7 +234,7 @@ class UntilIdle:
 
     def _account(self, status: Status, *, interrupted: bool) -> Summary:
         part = RunPart(status, self._began, time.time(), interrupted)
-        summary = summarise(self._agent.definition(status.name), self._agent, part, before=self._before, untouched=True)
+        summary = summarise(self._agent.definition(status.name), self._agent, part, untouched=True)
         if summary["state"] == "finished":
             self._agent.begin_accounts(status.name)
         return summary

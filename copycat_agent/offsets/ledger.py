@@ -1,7 +1,8 @@
 """Data that the store keeps besides offsets: losses, accounts of runs to the end, and the state that a person asked of each connector.
 
 A loss is a range of bytes that was given up, with place, reason and time. Only the newest entries are kept, but totals count all of them.
-An account says what a run to the end did with one file: counts, and places in Kafka. Losses and accounts are written in the transaction
+An account says what a run to the end did with one file: counts, and places in Kafka. What its connector gave up in all parts of the run is
+what it gave up since its accounts were opened. Losses and accounts are written in the transaction
 that saves the offsets they belong to, so that after a kill none is counted twice or left out. An account's counts are added up batch by
 batch; other connectors write none.
 """
@@ -85,6 +86,7 @@ def totals(connection: sqlite3.Connection) -> Totals:
 
 def rename(connection: sqlite3.Connection, old: str, new: str) -> None:
     """Moves entries, totals and the target of `old` to `new`. A target that `new` has already stays."""
+    _rename_losses_before(connection, old, new)
     for number, *row in connection.execute("SELECT number, * FROM losses WHERE connector = ?", (old,)).fetchall():
         moved = (new, *row[2:-1])
         connection.execute("UPDATE losses SET connector = ?, checksum = ? WHERE number = ?", (new, checksum(moved), number))
@@ -116,7 +118,8 @@ def repair(connection: sqlite3.Connection) -> Mapping[str, int]:
 
     Totals that were dropped are counted again from the entries that are left, which is less than the truth.
     """
-    dropped = {table: count for table in ("losses", "loss_totals", "targets", "accounts") if (count := _repair(connection, table))}
+    tables = ("losses", "loss_totals", "targets", "accounts", "losses_before")
+    dropped = {table: count for table in tables if (count := _repair(connection, table))}
     if "loss_totals" in dropped:
         known = totals(connection)
         counted: Totals = {}
@@ -127,7 +130,7 @@ def repair(connection: sqlite3.Connection) -> Mapping[str, int]:
 
 
 def _repair(connection: sqlite3.Connection, table: str) -> int:
-    key = {"losses": "number", "loss_totals": "connector, reason", "targets": "connector", "accounts": "connector, key"}[table]
+    key = {"losses": "number", "loss_totals": "connector, reason", "accounts": "connector, key"}.get(table, "connector")
     columns = key.count(",") + 1
     try:
         broken = [row[:columns] for row in connection.execute(f"SELECT {key}, * FROM {table}") if _is_broken(row[columns:], table)]  # noqa: S608
@@ -179,9 +182,52 @@ def accounts_of(connection: sqlite3.Connection, connector: str) -> dict[SourcePa
     return dict(map(_decode_account, connection.execute(f"{_SELECT_ACCOUNT} WHERE connector = ?", (connector,))))
 
 
+def open_accounts(connection: sqlite3.Connection, connector: str) -> None:
+    """Notes what was given up of the connector so far, unless its accounts are open: what is given up from now on belongs to them."""
+    if _losses_before(connection, connector) is None:
+        _save_losses_before(connection, connector, _totals_of(connection, connector))
+
+
+def account_losses(connection: sqlite3.Connection, connector: str) -> dict[LossReason, LossTotal]:
+    """Returns what was given up of the connector since its accounts were opened; everything if nobody knows when that was."""
+    before, none = _losses_before(connection, connector) or {}, LossTotal(0, 0, 0)
+    return {
+        reason: LossTotal(*(now - earlier for now, earlier in zip(total, before.get(reason, none), strict=True)))
+        for reason, total in _totals_of(connection, connector).items()
+        if total.entries > before.get(reason, none).entries
+    }
+
+
 def forget_accounts(connection: sqlite3.Connection, connector: str) -> None:
-    """Deletes the connector's accounts."""
+    """Deletes the connector's accounts. They are not open any more."""
     connection.execute("DELETE FROM accounts WHERE connector = ?", (connector,))
+    connection.execute("DELETE FROM losses_before WHERE connector = ?", (connector,))
+
+
+def _totals_of(connection: sqlite3.Connection, connector: str) -> dict[LossReason, LossTotal]:
+    return {reason: total for (name, reason), total in totals(connection).items() if name == connector}
+
+
+def _losses_before(connection: sqlite3.Connection, connector: str) -> dict[LossReason, LossTotal] | None:
+    row = connection.execute("SELECT totals FROM losses_before WHERE connector = ?", (connector,)).fetchone()
+    return {reason: LossTotal(*numbers) for reason, numbers in json.loads(row[0]).items()} if row else None
+
+
+def _save_losses_before(connection: sqlite3.Connection, connector: str, sums: Mapping[LossReason, LossTotal]) -> None:
+    row = (connector, json.dumps(sums))
+    connection.execute("INSERT OR REPLACE INTO losses_before VALUES (?, ?, ?)", (*row, checksum(row)))
+
+
+def _rename_losses_before(connection: sqlite3.Connection, old: str, new: str) -> None:
+    """Adds up what both had given up, before their totals are: of one without open accounts that is all it has given up so far."""
+    noted = {name: _losses_before(connection, name) for name in (old, new)}
+    if any(sums is not None for sums in noted.values()):
+        both: Totals = {}
+        for name, sums in noted.items():
+            for reason, total in (_totals_of(connection, name) if sums is None else sums).items():
+                _count(both, (new, reason), total)
+        _save_losses_before(connection, new, {reason: total for (_, reason), total in both.items()})
+        connection.execute("DELETE FROM losses_before WHERE connector = ?", (old,))
 
 
 def rename_accounts(connection: sqlite3.Connection, old: str, new: str) -> None:

@@ -188,9 +188,16 @@ def _add_connector_state(connection: sqlite3.Connection) -> None:
         connection.execute("UPDATE unpublished SET key = ?, checksum = ? WHERE number = ?", (STATE_KEY, checksum(mark), number))
 
 
+def _add_losses_before(connection: sqlite3.Connection) -> None:
+    """Adds what had been given up of connectors before their present accounts (`ledger`)."""
+    connection.execute(
+        "CREATE TABLE losses_before (connector TEXT NOT NULL PRIMARY KEY, totals TEXT NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID"
+    )
+
+
 MIGRATIONS: Migrations = {
     0: _create, 1: _add_ledger, 2: _add_compression, 3: _add_spooled, 4: _add_accounts, 5: _add_lanes, 6: _add_cut, 7: _add_names,
-    8: _add_connector_state,
+    8: _add_connector_state, 9: _add_losses_before,
 }  # fmt: skip
 VERSION = len(MIGRATIONS)
 """The schema version this agent writes."""

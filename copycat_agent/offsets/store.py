@@ -160,8 +160,18 @@ class OffsetStore(LaneStore):
         with self.using() as connection:
             return ledger.accounts_of(connection, connector)
 
+    def open_accounts(self, connector: str) -> None:
+        """Has what is given up from now on belong to the connector's accounts, unless they are open since an earlier part of its run."""
+        with self.writing() as connection:
+            ledger.open_accounts(connection, connector)
+
+    def account_losses(self, connector: str) -> dict[LossReason, LossTotal]:
+        """Returns what was given up since the connector's accounts were opened."""
+        with self.using() as connection:
+            return ledger.account_losses(connection, connector)
+
     def begin_accounts(self, connector: str) -> None:
-        """Deletes the connector's accounts, before a run to the end begins."""
+        """Deletes the connector's accounts, after a run to the end."""
         with self.writing() as connection:
             ledger.forget_accounts(connection, connector)
 

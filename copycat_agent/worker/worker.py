@@ -105,7 +105,9 @@ class Worker:
                 if name not in handles
             }
             self._handles = dict(sorted((handles | new).items()))
-            for handle in new.values():
+            for name, handle in new.items():
+                if self._tools.accounts and handle.definition.enabled:
+                    self._store.open_accounts(name)
                 self._begin(handle)
             for name in leaving.keys() - wanted.keys():
                 leaving[name].taps.close()

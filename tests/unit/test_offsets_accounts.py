@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.errors import FatalError
-from copycat_agent.model import Account, Counts, OffsetRange, SourceOffset, SourcePartition
+from copycat_agent.model import Account, Counts, Loss, LossTotal, OffsetRange, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.ledger import ACCOUNT_COLUMNS
 from copycat_agent.offsets.saved_rows import checksum
@@ -47,6 +47,25 @@ def test_accounts_go_with_their_connector_when_it_is_renamed() -> None:
         store.rename("app", "new")
         assert store.accounts("app") == {}
         assert store.accounts("new") == {SourcePartition("new", FILE.key): FIRST}
+
+
+def test_losses_of_a_run_are_those_of_all_of_its_parts(tmp_path: Path) -> None:
+    def loss(name: str, size_bytes: int) -> Loss:
+        return Loss(SourcePartition(name, FILE.key), "/log", 0, size_bytes, size_bytes, 1, "destroyed", "", 1)
+
+    with OffsetStore.open(tmp_path / "s") as store:
+        store.commit({}, losses=[loss("app", 1), loss("new", 2), loss("other", 3)])
+        store.open_accounts("app")
+        store.commit({}, losses=[loss("app", 10)])
+    with OffsetStore.open(tmp_path / "s") as store:
+        store.open_accounts("app")
+        store.commit({}, losses=[loss("app", 20), loss("other", 30)])
+        assert store.account_losses("app") == {"destroyed": LossTotal(30, 2, 2)}
+        store.rename("app", "new")
+        assert store.account_losses("new") == {"destroyed": LossTotal(30, 2, 2)}
+        store.begin_accounts("new")
+        store.open_accounts("new")
+        assert store.account_losses("new") == {}
 
 
 def test_a_damaged_account_is_dropped_and_the_offsets_stay(tmp_path: Path) -> None:

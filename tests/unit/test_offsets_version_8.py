@@ -125,7 +125,7 @@ def test_the_migration_may_be_killed_between_any_two_statements(tmp_path: Path) 
         with closing(sqlite3.connect(state / "offsets.db")) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             looks = connection.execute("SELECT count(*) FROM offsets WHERE key = 'started'").fetchone()[0]
-            assert (version, looks) in {(8, 6), (9, 0)}
+            assert (version, looks) in {(8, 6), *((later, 0) for later in range(9, schema.VERSION + 1))}
             assert not list(schema.broken_rows(connection))
         if after:
             break
@@ -141,7 +141,8 @@ def test_the_version_before_refuses_the_store(tmp_path: Path) -> None:
     state = old_store(8, tmp_path / "state")
     OffsetStore.open(state).close()
     with closing(sqlite3.connect(state / "offsets.db")) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (9,), "it says what it knows up to, and refuses a later one"
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        assert version == schema.VERSION > 8, "it says what it knows up to, and refuses a later one"
 
 
 def test_a_dry_look_at_a_store_that_was_not_migrated_yet_knows_the_looks(tmp_path: Path) -> None:

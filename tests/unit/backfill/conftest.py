@@ -172,15 +172,18 @@ class Rig:
             wait_until(lambda: work.status.counts.read > 0, 60)
             return work.stop(interrupted=True)
 
-    def follow(self, name: str, **sections: Any) -> Summary:
-        """Runs the definition `NAME.yaml` without PATHs, over what is in `logs`, with the offsets in the directory `state`."""
+    def following(self, name: str, rate: int = 0, **sections: Any) -> Backfill:
+        """The definition `NAME.yaml` without PATHs, over what is in `logs`, with the offsets in the directory `state`."""
         source = {"type": "log_file", "include": [f"{self.logs}/*"]}
         file = self.root / f"{name}.yaml"
         file.write_text(yaml.safe_dump({"name": name, "source": source, "record": {"topic": "t"}, **sections}))
         agent = AgentOptions(kafka=KafkaOptions(bootstrap_servers=("127.0.0.1:1",)))
         loaded = load_file(file, agent)
         assert loaded.definition is not None, loaded.problems
-        with self._backfill(BackfillJob(loaded.definition, self.root / "state", directory=self.root), agent) as work:
+        return self._backfill(BackfillJob(loaded.definition, self.root / "state", rate=rate, directory=self.root), agent)
+
+    def follow(self, name: str, **sections: Any) -> Summary:
+        with self.following(name, **sections) as work:
             wait_until(lambda: work.wait(0.01), 60, lambda: str(work.status))
             return work.stop(interrupted=False)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.errors import FatalError
+from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.unit.backfill.conftest import Rig
@@ -38,3 +39,16 @@ def test_offsets_that_two_claim_go_to_neither(rig: Rig) -> None:
     with pytest.raises(FatalError, match="claimed by other too"):
         rig.follow("new", renamed_from=["old"])
     assert rig.lines() == ["one"]
+
+
+def test_what_an_earlier_part_of_a_run_has_lost_is_in_its_account(rig: Rig) -> None:
+    *_, lost = (rig.write(f"{name}.log", *(f"{name} {number:030}" for number in range(3000))) for name in "abcd")
+    with rig.following("app", rate=20_000, delivery={"max_batch_bytes": "64KiB"}) as work:
+        wait_until(lambda: work.status.counts.read > 0, 60)
+        lost.write_text("anew\n")
+        wait_until(work.store.loss_totals, 60)
+        part = work.stop(interrupted=True)
+    assert [loss["reason"] for loss in part["losses"]] == ["destroyed"]
+    summary = rig.follow("app")
+    assert (summary["state"], summary["complete"], summary["losses"]) == ("finished", False, part["losses"])
+    assert rig.follow("app")["complete"], "another run has lost nothing"
