@@ -67,11 +67,11 @@ def test_files_of_one_log_are_sent_in_the_order_of_their_age(rig: Rig) -> None:
 def test_an_older_file_that_fails_once_is_still_sent_before_the_newer_one(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     older, newer = rig.write("app.log.1", *numbered(50, "older")), rig.write("app.log", *numbered(50, "newer"))
     os.utime(older, (1, 1))
-    split, failed = BackfillFile.split, []
+    split, failed = BackfillFile.split, list[str]()
 
     def fail_once(self: BackfillFile, **how: bool) -> Split:
         if self.path == str(older) and not failed:
-            failed.append(older)
+            failed.append(self.path)
             return replace(split(self, **how), open_path="/nowhere")
         return split(self, **how)
 
