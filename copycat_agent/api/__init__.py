@@ -84,7 +84,7 @@ class AgentClient:
 
     def text(self, path: str) -> str:
         """Returns the body at a path outside `/v1` (`/readyz`, `/metrics`), whatever its status."""
-        with _Call(self.socket_path, READ_SECONDS) as call:
+        with _ApiConnection(self.socket_path, READ_SECONDS) as call:
             return call.send("GET", path, None).read().decode("utf-8", "replace")
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 - JSON
@@ -102,7 +102,7 @@ class AgentClient:
     def stream(self, path: str, silent_seconds: float = CHANGE_SECONDS) -> Iterator[Any]:
         """Yields a JSON value per line as they come. Raises AgentUnreachableError after `silent_seconds` without any."""
         self._check_alive()
-        with _Call(self.socket_path, silent_seconds) as call:
+        with _ApiConnection(self.socket_path, silent_seconds) as call:
             answer = call.send("GET", path, None)
             if answer.status != http.client.OK:
                 raise _error_of(answer.status, answer.read())
@@ -112,7 +112,7 @@ class AgentClient:
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, seconds: float) -> Any:  # noqa: ANN401 - JSON
         self._check_alive()
-        with _Call(self.socket_path, seconds) as call:
+        with _ApiConnection(self.socket_path, seconds) as call:
             answer = call.send(method, path, body)
             content = answer.read()
         self._answered_at = time.monotonic()
@@ -123,12 +123,12 @@ class AgentClient:
     def _check_alive(self) -> None:
         """Raises AgentUnreachableError unless the agent answers `/livez`, or has answered within `ANSWER_SECONDS`."""
         if time.monotonic() - self._answered_at > ANSWER_SECONDS:
-            with _Call(self.socket_path, ANSWER_SECONDS) as call:
+            with _ApiConnection(self.socket_path, ANSWER_SECONDS) as call:
                 call.send("HEAD", "/livez", None).read()
             self._answered_at = time.monotonic()
 
 
-class _Call:
+class _ApiConnection:
     """One connection. As a context manager it translates the errors within."""
 
     def __init__(self, path: Path, seconds: float) -> None:

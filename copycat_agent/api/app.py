@@ -33,7 +33,7 @@ STREAMS_MAX = 3
 _JSON = "application/json"
 
 
-class _Name(BaseConverter):
+class _ConnectorName(BaseConverter):
     """A connector's name."""
 
     regex = "[a-z0-9][a-z0-9-]{0,62}"
@@ -47,7 +47,7 @@ class Commands:
         endpoints = (*ENDPOINTS, Endpoint("GET", "/v1/rates", partial(rates, history)))
         self._map = Map(
             [Rule(one.path, methods=[one.method], endpoint=one) for one in endpoints],
-            converters={"name": _Name}, strict_slashes=False, merge_slashes=False,
+            converters={"name": _ConnectorName}, strict_slashes=False, merge_slashes=False,
         )  # fmt: skip
         self._changes = threading.BoundedSemaphore(CHANGES_MAX)
         self._streams = threading.BoundedSemaphore(STREAMS_MAX)

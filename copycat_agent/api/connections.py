@@ -64,7 +64,7 @@ PAGE = ListenerLimits(connections=32, body_bytes=512 * 1024, cuts_answers=True)
 
 
 @dataclass(eq=False, slots=True)
-class _Connection:
+class _OpenConnection:
     socket: socket.socket
     peer: str
     began: float = field(default_factory=time.monotonic)
@@ -86,7 +86,7 @@ class Server:
     ) -> None:
         self._listener, self._application, self._limits, self._tls = listener, application, limits, tls
         self._lock = threading.Lock()
-        self._connections: set[_Connection] = set()
+        self._connections: set[_OpenConnection] = set()
         self._closing = False
         self._busy_since: float | None = None
         self._wake_reader, self._wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -129,7 +129,7 @@ class Server:
             connected, address = self._listener.accept()
         except (BlockingIOError, ConnectionError):
             return  # the client has closed it again
-        connection = _Connection(connected, str(address[0]) if address and isinstance(address, tuple) else "")
+        connection = _OpenConnection(connected, str(address[0]) if address and isinstance(address, tuple) else "")
         if not self._make_room(connection):
             _refuse_at_once(connected, self._limits.form)
             return
@@ -148,7 +148,7 @@ class Server:
         poll.poll(milliseconds)
         self._busy_since = time.monotonic()
 
-    def _make_room(self, new: _Connection) -> bool:
+    def _make_room(self, new: _OpenConnection) -> bool:
         """Adds a connection, and cuts off another one if necessary. Returns False if it may cut off none, or too many hold threads."""
         with self._lock:
             there = [one for one in self._connections if not one.is_cut]
@@ -161,12 +161,12 @@ class Server:
             self._connections.add(new)
             return True
 
-    def _forget(self, connection: _Connection) -> None:
+    def _forget(self, connection: _OpenConnection) -> None:
         with self._lock:
             self._connections.discard(connection)
         connection.socket.close()
 
-    def _serve(self, connection: _Connection) -> None:
+    def _serve(self, connection: _OpenConnection) -> None:
         """Thread: serves one connection to its end."""
         try:
             with contextlib.suppress(OSError):  # the client has gone, is silent, or speaks no TLS
@@ -176,7 +176,7 @@ class Server:
         finally:
             self._forget(connection)
 
-    def _answer(self, connection: _Connection) -> None:
+    def _answer(self, connection: _OpenConnection) -> None:
         if self._tls is not None:
             self._encrypt(connection, self._tls())
         wire = Wire(connection.socket, CONNECTION_SECONDS, self._limits.header_bytes, self._limits.form)
@@ -190,7 +190,7 @@ class Server:
             wire.refuse(error.status, error.words, error.hint)
         wire.finish()
 
-    def _encrypt(self, connection: _Connection, context: ssl.SSLContext) -> None:
+    def _encrypt(self, connection: _OpenConnection, context: ssl.SSLContext) -> None:
         """Wraps the socket. The handshake follows with the first read, within the same time limit."""
         with self._lock:  # `cut` must not meet the socket while it is replaced
             if connection.is_cut:

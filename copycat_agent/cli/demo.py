@@ -41,7 +41,7 @@ _CATCH_UP_SECONDS = 60.0
 """After this time without progress, missing lines are taken as lost."""
 
 
-class _Rates:
+class _RecentRates:
     """Records per second over the last moments, by connector."""
 
     def __init__(self) -> None:
@@ -57,11 +57,11 @@ class _Rates:
         return (after - before) / (now - then) if now > then else 0.0
 
 
-class _View:
+class _LineView:
     """Prints lines, for logs and pipes. One thread calls `begin`, `show`..., `end`, `verdict` in order; `say` and `end` at any time."""
 
     def __init__(self) -> None:
-        self._rates = _Rates()
+        self._rates = _RecentRates()
         self._began = self._next = 0.0
 
     def say(self, text: str) -> None:
@@ -102,7 +102,7 @@ class _View:
         self.say(words_of(proofs))
 
 
-class _LiveView(_View):
+class _LiveView(_LineView):
     """A table that changes in place."""
 
     def __init__(self, console: Console) -> None:
@@ -181,7 +181,7 @@ def demo(
     """
     stop = StopSignals()
     console = Console(no_color=no_color or None, highlight=False)
-    view = _LiveView(console) if console.is_terminal else _View()
+    view = _LiveView(console) if console.is_terminal else _LineView()
     try:
         with ExitStack() as until_end:
             root = _directory(directory, until_end)
@@ -205,7 +205,7 @@ def _directory(wanted: Path | None, until_end: ExitStack) -> Path:
     return wanted.absolute()
 
 
-def _run(root: Path, seconds: float, rate: int, view: _View, until_end: ExitStack, stop: StopSignals) -> tuple[Proof, ...]:
+def _run(root: Path, seconds: float, rate: int, view: _LineView, until_end: ExitStack, stop: StopSignals) -> tuple[Proof, ...]:
     """Runs everything up to the comparison. What is started here ends with `until_end`."""
     broker = DevBroker(root / "kafka")
     until_end.callback(broker.stop)
@@ -231,7 +231,7 @@ def _run(root: Path, seconds: float, rate: int, view: _View, until_end: ExitStac
     return _compare(settings, traffic, stop)
 
 
-def _grow(agent: Agent, traffic: Traffic, view: _View, seconds: float, stop: StopSignals) -> None:
+def _grow(agent: Agent, traffic: Traffic, view: _LineView, seconds: float, stop: StopSignals) -> None:
     """Lets the logs grow for `seconds`, and shows the state."""
     end = time.monotonic() + seconds
     _look(agent, traffic, view, lambda: time.monotonic() >= end, stop)
@@ -240,7 +240,7 @@ def _grow(agent: Agent, traffic: Traffic, view: _View, seconds: float, stop: Sto
         raise FatalError(f"the made-up logs cannot be written: {traffic.error.strerror}", "give the demo a directory with --dir")
 
 
-def _catch_up(agent: Agent, traffic: Traffic, view: _View, stop: StopSignals) -> None:
+def _catch_up(agent: Agent, traffic: Traffic, view: _LineView, stop: StopSignals) -> None:
     """Waits until everything is acknowledged, or nothing moves any more: then the comparison shows what is missing."""
     best, since = -1, time.monotonic()
 
@@ -254,7 +254,7 @@ def _catch_up(agent: Agent, traffic: Traffic, view: _View, stop: StopSignals) ->
     _look(agent, traffic, view, done, stop)
 
 
-def _look(agent: Agent, traffic: Traffic, view: _View, done: Callable[[], bool], stop: StopSignals) -> None:
+def _look(agent: Agent, traffic: Traffic, view: _LineView, done: Callable[[], bool], stop: StopSignals) -> None:
     """Shows the state until `done`. Raises FatalError if Spark is given up, or a connector fails."""
     while not done():
         stop.check()

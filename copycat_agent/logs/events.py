@@ -161,7 +161,7 @@ REPEAT_EVENTS = 1000
 
 
 @dataclass(slots=True)
-class _Window:
+class _RepeatWindow:
     """One event since `start`. `common`: the fields that all repeats share."""
 
     start: float
@@ -181,7 +181,7 @@ class RepeatFilter:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._windows: OrderedDict[tuple[object, ...], _Window] = OrderedDict()  # by start: oldest first
+        self._windows: OrderedDict[tuple[object, ...], _RepeatWindow] = OrderedDict()  # by start: oldest first
 
     def __len__(self) -> int:
         """Returns how many events are remembered; `REPEAT_EVENTS` at most."""
@@ -197,7 +197,7 @@ class RepeatFilter:
         window = self._windows.get(key)
         if window is None:
             due += self._make_room()
-            self._windows[key] = _Window(self._clock(), {variant}, event)
+            self._windows[key] = _RepeatWindow(self._clock(), {variant}, event)
             return [*due, event]
         if variant in window.seen or len(window.seen) >= REPEAT_VARIANTS:
             _suppress(window, event)
@@ -223,7 +223,7 @@ class RepeatFilter:
     def _make_room(self) -> list[Event]:
         return self._end_while(lambda _: len(self._windows) >= REPEAT_EVENTS)
 
-    def _end_while(self, is_over: Callable[[_Window], bool]) -> list[Event]:
+    def _end_while(self, is_over: Callable[[_RepeatWindow], bool]) -> list[Event]:
         ended = []
         while self._windows:
             key, window = next(iter(self._windows.items()))
@@ -235,7 +235,7 @@ class RepeatFilter:
         return ended
 
 
-def _suppress(window: _Window, event: Event) -> None:
+def _suppress(window: _RepeatWindow, event: Event) -> None:
     window.last = event
     window.suppressed += 1
     if window.common is None:
@@ -244,7 +244,7 @@ def _suppress(window: _Window, event: Event) -> None:
         window.common = {name: value for name, value in window.common.items() if event.fields.get(name, window) == value}
 
 
-def _summary(window: _Window) -> Event:
+def _summary(window: _RepeatWindow) -> Event:
     last, times = window.last, window.suppressed
     words = f"{last.words} (repeated {times} times)"
     return Event(last.created, last.level, last.logger, words, {**(window.common or {}), "repeated": times})

@@ -89,11 +89,11 @@ def one_character(tree: Tree, node: Node, flags: int) -> re.Pattern[str]:
 
 def write(tree: Tree, part: Sequence[Node] | None = None, flags: int | None = None) -> str:
     """Returns a tree, or a part of it, as a pattern. `flags` are those in force where the part is; the global ones are not written."""
-    writer = _Writer(tree.groups)
+    writer = _PatternWriter(tree.groups)
     return "".join(writer.node(each, tree.flags if flags is None else flags) for each in (tree.nodes if part is None else part))
 
 
-class _Writer:
+class _PatternWriter:
     """Writes nodes as text. `groups` are names of groups by number."""
 
     def __init__(self, groups: dict[int, str]) -> None:

@@ -51,7 +51,7 @@ class FilesFormat(LimitedFormat):
         if split.stretch is None:  # a file of this host that stands in for one of the source
             return SplitFile(split)
         stretch = split.stretch
-        return SplitFile(split, lambda split: _Handle(self._fenced(lambda: self._source.open(stretch)), split.offset, self._fenced))
+        return SplitFile(split, lambda split: _StoredHandle(self._fenced(lambda: self._source.open(stretch)), split.offset, self._fenced))
 
     def codec_of(self, head: bytes) -> str:
         """Returns the compression of a file with these first bytes; "" if it is not compressed."""
@@ -68,7 +68,7 @@ class FilesFormat(LimitedFormat):
         raise FatalError(words, FAULT)
 
 
-class _Handle:
+class _StoredHandle:
     """A `stream.Handle` for a `StoredFile`."""
 
     fd = -1
@@ -92,7 +92,7 @@ class _Handle:
         self._fenced(self._file.close)
 
 
-class _PlainFile(SpoolStream):
+class _PlainStoredStream(SpoolStream):
     def bounds(self, limit: int) -> tuple[int, bool]:
         return limit if self._form.counts_records or self._form.finds_end else min(limit, self.size), True
 
@@ -100,7 +100,7 @@ class _PlainFile(SpoolStream):
         return result  # the source itself knows which version of the file this is
 
 
-class _PackedFile(PackedSpoolStream):
+class _PackedStoredStream(PackedSpoolStream):
     def _whole(self, result: SplitResult) -> SplitResult:
         return result
 
@@ -110,7 +110,7 @@ def _open(split: Split, form: FilesFormat) -> Stream:
     file = form.opened(split)
     codec = split.offset.compression if split.offset.position else form.codec_of(file.head)
     split = replace(split, offset=replace(split.offset, compression=codec))
-    return _PackedFile(split, form, file) if codec else _PlainFile(split, form, file)
+    return _PackedStoredStream(split, form, file) if codec else _PlainStoredStream(split, form, file)
 
 
 def file_source_kind(

@@ -77,7 +77,7 @@ class SampleOptions(StepOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class _Sample:
+class _SampleFilter:
     settings: SampleSettings
 
     def bind(self, meta: SplitMeta) -> Step:
@@ -111,4 +111,4 @@ class _Sample:
         return sample_by_key
 
 
-SAMPLE = TransformKind(SampleOptions, lambda options: _Sample(options.sample), _same, is_filter=True)
+SAMPLE = TransformKind(SampleOptions, lambda options: _SampleFilter(options.sample), _same, is_filter=True)

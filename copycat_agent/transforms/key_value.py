@@ -153,8 +153,8 @@ def _plain(options: KeyValueParse) -> Callable[[str], list[Pair]]:
 
 
 def _quoted(options: KeyValueParse) -> Callable[[str], list[Pair]]:
-    """Returns a function for texts with quotes: by one pattern if all separators are single characters, else, and on errors, by `_Scan`."""
-    scan = _Scan(options).pairs
+    """Returns a function for texts with quotes: one pattern if all separators are single characters; `_QuotedPairs` else, and on errors."""
+    scan = _QuotedPairs(options).pairs
     if any(len(sign) > 1 for sign in (options.field_split, options.value_split, options.quote)):
         return scan
     gap = r"\s" if options.field_split == " " else re.escape(options.field_split)
@@ -181,7 +181,7 @@ def _quoted(options: KeyValueParse) -> Callable[[str], list[Pair]]:
     return pairs
 
 
-class _Scan:
+class _QuotedPairs:
     """Parses texts with quotes: a value whose first character is a quote ends at the next one that is not escaped."""
 
     def __init__(self, options: KeyValueParse) -> None:

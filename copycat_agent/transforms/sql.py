@@ -134,7 +134,7 @@ def declared_columns(options: SqlOptions) -> Columns | None:
     return None if options.sql.schema_ is None else columns_of(options.sql.schema_)
 
 
-class _Query:
+class _QueryPlaceholder:
     """A placeholder for the query in the list of steps."""
 
     def bind(self, meta: SplitMeta) -> Step:
@@ -143,4 +143,4 @@ class _Query:
         raise AssertionError(msg)
 
 
-SQL = TransformKind(SqlOptions, lambda _: _Query(), is_query=True)
+SQL = TransformKind(SqlOptions, lambda _: _QueryPlaceholder(), is_query=True)

@@ -111,7 +111,7 @@ class ConnectorCommands:
         return self.stop_at is None
 
 
-class _Tap:
+class _TapQueue:
     def __init__(self, limit: int, seconds: float) -> None:
         self.left = limit
         self.until = time.monotonic() + seconds
@@ -128,13 +128,13 @@ class Taps:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._taps: list[_Tap] = []
+        self._taps: list[_TapQueue] = []
         self.is_used = False
         """Whether there is a tap, or was one a moment ago."""
 
     def open(self, limit: int, seconds: float) -> Iterator[Sample]:
         """Yields up to `limit` samples from now on, for at most `seconds`; ends early when the connector is removed."""
-        tap = _Tap(max(1, limit), seconds)
+        tap = _TapQueue(max(1, limit), seconds)
         with self._lock:
             self._taps = [*self._taps, tap][-MOST_TAPS:]
             self.is_used = True
@@ -163,7 +163,7 @@ class Taps:
                 tap.closed = True
             self._taps = []
 
-    def _flow(self, tap: _Tap) -> Iterator[Sample]:
+    def _flow(self, tap: _TapQueue) -> Iterator[Sample]:
         try:
             while tap.open or not tap.samples.empty():
                 try:

@@ -87,7 +87,7 @@ OF_CONNECTORS = {
 _TAP = "tap"
 
 
-class _Answer(NamedTuple):
+class _PageResponse(NamedTuple):
     status: HTTPStatus
     kind: str
     content: bytes
@@ -111,7 +111,7 @@ class PageApp:
             answer = self._answer(environ, ViewContext(self._control, self._commands, self._history, now(), operates))
         except Exception as error:  # noqa: BLE001 - it is logged and answered, without its traceback
             answer = _refused(error, method)
-        if not isinstance(answer, _Answer):
+        if not isinstance(answer, _PageResponse):
             return JsonLines(answer, start_response, self._streams, HEADERS)
         challenge = CHALLENGE if answer.status == HTTPStatus.UNAUTHORIZED else ()
         location = [("Location", answer.location)] if answer.location else []
@@ -119,7 +119,7 @@ class PageApp:
         start_response(f"{answer.status.value} {answer.status.phrase}", headers)
         return () if method == "HEAD" else [answer.content]
 
-    def _answer(self, environ: WSGIEnvironment, moment: ViewContext) -> _Answer | Iterator[object]:
+    def _answer(self, environ: WSGIEnvironment, moment: ViewContext) -> _PageResponse | Iterator[object]:
         path, method = str(environ.get("PATH_INFO", "")), environ["REQUEST_METHOD"]
         name, rest = _of_connector(path)
         if name and rest == _TAP and method == "GET":
@@ -131,21 +131,21 @@ class PageApp:
         if method not in {"GET", "HEAD"}:
             raise StatusError(HTTPStatus.METHOD_NOT_ALLOWED, "this address can only be read")
         if path in FILES:
-            return _Answer(HTTPStatus.OK, FILES[path], self._files[path])
+            return _PageResponse(HTTPStatus.OK, FILES[path], self._files[path])
         if place is None:
             raise StatusError(HTTPStatus.NOT_FOUND, "there is nothing at this address")
         if place.operates:
             _must_operate(moment)
         return _shown(place.look(moment, name, _fields(str(environ.get("QUERY_STRING", "")))), moment)
 
-    def _act(self, act: Callable[[], View | str], moment: ViewContext) -> _Answer:
+    def _act(self, act: Callable[[], View | str], moment: ViewContext) -> _PageResponse:
         if not self._changes.acquire(timeout=WAIT_SECONDS):
             raise BusyError("other changes are under way", "try again when they are done")
         try:
             done = act()
         finally:
             self._changes.release()
-        return _shown(done, moment) if isinstance(done, View) else _Answer(HTTPStatus.SEE_OTHER, _HTML, b"", done)
+        return _shown(done, moment) if isinstance(done, View) else _PageResponse(HTTPStatus.SEE_OTHER, _HTML, b"", done)
 
     def _stream(self, moment: ViewContext, name: str) -> Iterator[object]:
         _must_operate(moment)
@@ -155,8 +155,8 @@ class PageApp:
         return found
 
 
-def _shown(view: View, moment: ViewContext) -> _Answer:
-    return _Answer(HTTPStatus.OK, _HTML, document(view, moment).encode())
+def _shown(view: View, moment: ViewContext) -> _PageResponse:
+    return _PageResponse(HTTPStatus.OK, _HTML, document(view, moment).encode())
 
 
 def _must_operate(moment: ViewContext) -> None:
@@ -199,7 +199,7 @@ def _form(environ: WSGIEnvironment) -> Fields:
 _STATUSES = ((UnknownConnectorError, HTTPStatus.NOT_FOUND), (BusyError, HTTPStatus.CONFLICT))
 
 
-def _refused(error: Exception, method: str) -> _Answer:
+def _refused(error: Exception, method: str) -> _PageResponse:
     if isinstance(error, StatusError):
         status, words, hint = error.status, error.message, error.hint
     elif isinstance(error, CopycatError):
@@ -207,4 +207,4 @@ def _refused(error: Exception, method: str) -> _Answer:
         words, hint = error.message, error.hint
     else:
         status, words, hint = HTTPStatus.INTERNAL_SERVER_ERROR, fault(error, method), FAULT_HINT
-    return _Answer(status, _HTML, error_document(f"{status.value} {status.phrase}", words, hint).encode())
+    return _PageResponse(status, _HTML, error_document(f"{status.value} {status.phrase}", words, hint).encode())

@@ -40,7 +40,7 @@ DRIVER_ROWS_MAX = 200
 
 
 @dataclass(eq=False, slots=True)
-class _InFlightBatch:
+class _LaneBatch:
     """A batch in flight: its plan, the files in it, those of `driver_rows`, and splits held back until it ends (`admit`)."""
 
     plan: LanePlan
@@ -66,7 +66,7 @@ class ExactlyOnceDelivery:
         self._asked = reopening_plan(found)
         self._opener = opener
         self._callbacks = callbacks
-        self._flights: dict[int, _InFlightBatch] = {}
+        self._flights: dict[int, _LaneBatch] = {}
         self._publisher = OffsetPublisher(definition, store, self._publish)
 
     def _publish(self, rows: Rows) -> OpeningAttempt:
@@ -108,7 +108,7 @@ class ExactlyOnceDelivery:
             rows = {}
         driver_rows = tuple(islice((row for row in rows.items() if row[0] not in busy), DRIVER_ROWS_MAX))
         plan = LanePlan(self._asked.lane(self._asked.lanes, task), self.heads[task], self.place, driver_rows)
-        self._flights[task] = _InFlightBatch(plan, mine, frozenset(partition for partition, _ in driver_rows))
+        self._flights[task] = _LaneBatch(plan, mine, frozenset(partition for partition, _ in driver_rows))
         self._publisher.postpone()
         return plan
 

@@ -132,7 +132,7 @@ class _Cursor:
         return self.take(size)
 
 
-class _Member(Protocol):
+class _Decompressor(Protocol):
     """The interface that zlib, bz2, lzma and zstd have in common."""
 
     @property
@@ -253,7 +253,7 @@ def payload(file: RecordFile, header: Header, block: Block, max_bytes: int) -> b
     return unpacked
 
 
-def _whole(member: _Member, data: bytes, most: int) -> bytes:
+def _whole(member: _Decompressor, data: bytes, most: int) -> bytes:
     out = member.decompress(data, most)
     if len(out) < most and not member.eof:
         raise EOFError

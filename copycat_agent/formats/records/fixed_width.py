@@ -191,7 +191,7 @@ class ByteWidths(FileFormat):
         return tuple(dict.fromkeys(place for place in places if self._skipped < place < file.size))
 
 
-class _Table:
+class _FixedWidthTable:
     """A `LineTable`."""
 
     def __init__(self, cutter: Cutter, layout: Layout) -> None:
@@ -232,7 +232,7 @@ class LineWidths(FileFormat):
         if start < end:
             how["footer"] = self._edges.footer(file, end)
             lines = self._lines.frames(file, start, end, **how)
-            yield from of_lines(_Table(self._cutter, self._lines.layout(file, start)), lines, start, final=final)
+            yield from of_lines(_FixedWidthTable(self._cutter, self._lines.layout(file, start)), lines, start, final=final)
 
     def _begin(self, file: RecordFile, end: int, *, final: bool) -> int | None:
         """Returns where the first record can begin: after the byte order mark and `skip_lines`. None when more has to be known first."""
@@ -242,7 +242,7 @@ class LineWidths(FileFormat):
     def alone(self, raw: bytes, columns: tuple[str, ...]) -> dict[str, Any] | Unparsed:
         """Returns one record from the bytes in a dead letter; the options name its columns."""
         del columns
-        table = _Table(self._cutter, self._lines.layout(lambda *_: b"", 0))
+        table = _FixedWidthTable(self._cutter, self._lines.layout(lambda *_: b"", 0))
         table.lines.put(raw)
         values = table.take(final=True).values
         return values[0] if len(values) == 1 else Unparsed("it is not one line", "drop it in a file of its own")

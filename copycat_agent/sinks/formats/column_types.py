@@ -57,7 +57,7 @@ class FittedColumn(NamedTuple):
     size_bytes: int
 
 
-class _Column(NamedTuple):
+class _ColumnValues(NamedTuple):
     """The values of a column; `present` are those that are not null, `kinds` their types."""
 
     values: Sequence[Any]
@@ -100,7 +100,7 @@ def fitted(type_: SqlType, values: Sequence[Any], *, grows: bool, depth: int = 0
     if grows:
         type_ = _grown(type_, present, kinds)
     rule = _RULES.get(type_.word, _json_text)
-    found = rule(type_, _Column(values, present, kinds, grows, depth))
+    found = rule(type_, _ColumnValues(values, present, kinds, grows, depth))
     return FittedColumn(found.type, found.values, found.size_bytes + slots)
 
 
@@ -124,16 +124,16 @@ _FIRST = {
 }  # fmt: skip
 
 
-def _null(_: SqlType, column: _Column) -> FittedColumn:
+def _null(_: SqlType, column: _ColumnValues) -> FittedColumn:
     raise wanted("null", column.present[0])
 
 
-def _boolean(type_: SqlType, column: _Column) -> FittedColumn:
+def _boolean(type_: SqlType, column: _ColumnValues) -> FittedColumn:
     column.only("true or false", bool)
     return FittedColumn(type_, column.values, 0)
 
 
-def _whole(type_: SqlType, column: _Column) -> FittedColumn:
+def _whole(type_: SqlType, column: _ColumnValues) -> FittedColumn:
     column.only("a whole number", int)
     end = _WHOLE[type_.word]
     if min(column.present) < -end or max(column.present) >= end:
@@ -141,7 +141,7 @@ def _whole(type_: SqlType, column: _Column) -> FittedColumn:
     return FittedColumn(type_, column.values, _OBJECT_BYTES[int] * len(column.present))
 
 
-def _double(type_: SqlType, column: _Column) -> FittedColumn:
+def _double(type_: SqlType, column: _ColumnValues) -> FittedColumn:
     column.only("a number", float, int)
     values = column.values
     if int in column.kinds:
@@ -151,14 +151,14 @@ def _double(type_: SqlType, column: _Column) -> FittedColumn:
     return FittedColumn(type_, values, _OBJECT_BYTES[float] * len(column.present))
 
 
-def _float(type_: SqlType, column: _Column) -> FittedColumn:
+def _float(type_: SqlType, column: _ColumnValues) -> FittedColumn:
     found = _double(type_, column)
     if any(_FLOAT_END <= abs(value) < float("inf") for value in column.present):
         raise UnfitValueError("the number is beyond what float holds")
     return found
 
 
-def _decimal(type_: SqlType, column: _Column) -> FittedColumn:
+def _decimal(type_: SqlType, column: _ColumnValues) -> FittedColumn:
     precision, scale = (*type_.numbers, 0)[:2] if type_.numbers else (10, 0)
     if column.grows:
         column.only("a decimal number", Decimal, int)
@@ -180,7 +180,7 @@ def _scale(value: Decimal | int) -> int:
     return min(max(0, -exponent), _DIGITS)  # type: ignore[operator]
 
 
-def _string(type_: SqlType, column: _Column) -> FittedColumn:
+def _string(type_: SqlType, column: _ColumnValues) -> FittedColumn:
     column.only("text", str)
     return FittedColumn(type_, column.values, text_bytes(column.present))
 
@@ -197,19 +197,19 @@ def text_bytes(texts: Sequence[str]) -> int:
     return size + _OBJECT_BYTES[str] * len(texts)
 
 
-def _binary(type_: SqlType, column: _Column) -> FittedColumn:
+def _binary(type_: SqlType, column: _ColumnValues) -> FittedColumn:
     column.only("bytes", bytes)
     return FittedColumn(type_, column.values, sum(map(len, column.present)) + _OBJECT_BYTES[bytes] * len(column.present))
 
 
-def _date(type_: SqlType, column: _Column) -> FittedColumn:
+def _date(type_: SqlType, column: _ColumnValues) -> FittedColumn:
     values = column.values
     if column.kinds != {date}:
         values = column.mapped(_read(days_of, column.grows, "a date", date))
     return FittedColumn(type_, values, _OBJECT_BYTES[date] * len(column.present))
 
 
-def _time(type_: SqlType, column: _Column) -> FittedColumn:
+def _time(type_: SqlType, column: _ColumnValues) -> FittedColumn:
     digits = type_.numbers[0] if type_.numbers else _MICROS_DIGITS
 
     def clock(value: object) -> time:
@@ -222,7 +222,7 @@ def _time(type_: SqlType, column: _Column) -> FittedColumn:
     return FittedColumn(type_, column.mapped(read), _OBJECT_BYTES[time] * len(column.present))
 
 
-def _timestamp(type_: SqlType, column: _Column) -> FittedColumn:
+def _timestamp(type_: SqlType, column: _ColumnValues) -> FittedColumn:
     values, is_utc = column.values, type_.word == "timestamp"
     if column.kinds != {datetime} or any((value.tzinfo is not None) is not is_utc for value in column.present):
         values = column.mapped(_read(_exact(micros_of if is_utc else local_micros_of), column.grows, "a time", datetime))
@@ -249,7 +249,7 @@ def _read(count: Callable[[Any], Any], grows: bool, what: str, kind_: type) -> C
     return read
 
 
-def _json_text(type_: SqlType, column: _Column) -> FittedColumn:
+def _json_text(type_: SqlType, column: _ColumnValues) -> FittedColumn:
     """Fits values of any type as JSON text: Spark has `variant` for them, other readers have nothing."""
     try:
         values = column.mapped(lambda value: dump(value).decode())
@@ -258,7 +258,7 @@ def _json_text(type_: SqlType, column: _Column) -> FittedColumn:
     return FittedColumn(type_, values, text_bytes([value for value in values if value is not None]))
 
 
-def _array(type_: SqlType, column: _Column) -> FittedColumn:
+def _array(type_: SqlType, column: _ColumnValues) -> FittedColumn:
     column.only("a list", list, tuple)
     flat = list(chain.from_iterable(column.present))
     try:
@@ -272,7 +272,7 @@ def _array(type_: SqlType, column: _Column) -> FittedColumn:
     return FittedColumn(SqlType("array", (), (("", found.type),)), values, found.size_bytes + _LIST_BYTES * len(column.present))
 
 
-def _map(type_: SqlType, column: _Column) -> FittedColumn:
+def _map(type_: SqlType, column: _ColumnValues) -> FittedColumn:
     """Fits maps: a dict, or a list of {key, value} for keys that are not text, as the readers here return them."""
     (_, key_type), (_, value_type) = type_.parts
     is_dict = key_type.word == "string"
@@ -300,7 +300,7 @@ def _entry(entry: object) -> tuple[Any, Any]:
     return entry["key"], entry["value"]
 
 
-def _struct(type_: SqlType, column: _Column) -> FittedColumn:
+def _struct(type_: SqlType, column: _ColumnValues) -> FittedColumn:
     column.only("an object", dict)
     columns = transposed(dict(type_.parts), column.present, grows=column.grows)
     parts, size, changed = [], 0, False
@@ -372,7 +372,7 @@ def _check_name(name: object) -> None:
     text_bytes([name])
 
 
-_RULES: dict[str, Callable[[SqlType, _Column], FittedColumn]] = {
+_RULES: dict[str, Callable[[SqlType, _ColumnValues], FittedColumn]] = {
     "void": _null, "boolean": _boolean, "tinyint": _whole, "smallint": _whole, "int": _whole, "bigint": _whole, "float": _float,
     "double": _double, "decimal": _decimal, "string": _string, "binary": _binary, "date": _date, "time": _time, "timestamp": _timestamp,
     "timestamp_ntz": _timestamp, "array": _array, "map": _map, "struct": _struct,

@@ -29,7 +29,7 @@ RUNS_MOST = 8
 _CHUNK, _FLOOR = "read-", "forgotten"
 
 
-class _Chunk(NamedTuple):
+class _SavedIds(NamedTuple):
     """A chunk. `newest_ms` is the latest modification time of its objects, `last` the greatest of their names (earlier versions use it).
 
     `loaded_at` is when this process first saw it as saved.
@@ -48,7 +48,7 @@ class ReadHistory:
     """A set of object ids, 64-bit numbers."""
 
     def __init__(self) -> None:
-        self._chunks: dict[str, _Chunk] = {}
+        self._chunks: dict[str, _SavedIds] = {}
         self._runs: list[array[int]] = []
         self._recent: set[int] = set()
         self._forgotten: list[tuple[int, str | None]] = []
@@ -61,7 +61,7 @@ class ReadHistory:
             ids = array("Q")
             ids.frombytes(base64.b64decode(saved[key]["ids"]))
             ids = array("Q", sorted(ids))  # sorting many of them together takes a third of the time then
-            self._chunks[key] = _Chunk(ids, saved[key]["newest_ms"], saved[key]["last"], now)
+            self._chunks[key] = _SavedIds(ids, saved[key]["newest_ms"], saved[key]["last"], now)
             self._number = max(self._number, int(key.removeprefix(_CHUNK)))
             self._recent.update(ids)
             if len(self._recent) > CHUNK_IDS:
@@ -88,8 +88,8 @@ class ReadHistory:
         return any(mtime_ms <= newest_ms and (passed is None or name <= passed) for newest_ms, passed in self._forgotten)
 
     def add(self, ids: Iterable[int], newest_ms: int, last: str) -> Iterator[Finding]:
-        """Yields the finding that saves these ids; `newest_ms` and `last` are as of `_Chunk`. They are in the set after `recall`."""
-        yield from self._remembered(_Chunk(array("Q", ids), newest_ms, last))
+        """Yields the finding that saves these ids; `newest_ms` and `last` are as of `_SavedIds`. They are in the set after `recall`."""
+        yield from self._remembered(_SavedIds(array("Q", ids), newest_ms, last))
 
     def joined(self, listed_since: float) -> Iterator[Finding]:
         """Yields findings that join small chunks, or drop the oldest of too many. The findings of a look are saved together.
@@ -102,7 +102,7 @@ class ReadHistory:
             newest_ms = max(self._chunks[key].newest_ms for key in small)
             last = max(self._chunks[key].last for key in small)
             for begin in range(0, len(ids), CHUNK_IDS):
-                yield from self._remembered(_Chunk(ids[begin : begin + CHUNK_IDS], newest_ms, last))
+                yield from self._remembered(_SavedIds(ids[begin : begin + CHUNK_IDS], newest_ms, last))
             yield from map(Gone, small)
             return
         followed = sorted((chunk.newest_ms, key) for key, chunk in self._chunks.items() if chunk.loaded_at <= listed_since)
@@ -111,7 +111,7 @@ class ReadHistory:
             yield Remembered(_FLOOR, [*(one for one in self._forgotten if one[0] > newest_ms), (newest_ms, None)])
             yield from (Gone(key) for _, key in dropped)
 
-    def _remembered(self, chunk: _Chunk) -> Iterator[Finding]:
+    def _remembered(self, chunk: _SavedIds) -> Iterator[Finding]:
         self._number += 1
         yield Remembered(f"{_CHUNK}{self._number:06}", chunk.value())
 

@@ -38,7 +38,7 @@ class _Meta(NamedTuple):
 
 def entries(file: StateFile, bucket: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yields keys and values of a top-level bucket in order, nothing if it is missing. Raises CopycatError for any other file."""
-    tree = _Tree(file)
+    tree = _BoltPages(file)
     try:
         for flags, key, value in tree.walk(tree.meta.root):
             if key == bucket and flags & _IS_BUCKET:
@@ -47,7 +47,7 @@ def entries(file: StateFile, bucket: bytes) -> Iterator[tuple[bytes, bytes]]:
         raise tree.wrong("it ends in the middle") from None
 
 
-class _Tree:
+class _BoltPages:
     """The pages of a file. Methods raise CopycatError for invalid pages, and struct.error for a truncated file."""
 
     def __init__(self, file: StateFile) -> None:

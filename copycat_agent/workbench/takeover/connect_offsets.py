@@ -28,7 +28,7 @@ def read(where: Path) -> PeerState:
         raise CopycatError(f"{where} is a directory", f"name the file that the worker has as offset.storage.file.filename; {_DISTRIBUTED}")
     file = read_state(where)
     positions, others = [], 0
-    for key, value in _Stream(file).pairs():
+    for key, value in _SerializedObject(file).pairs():
         found = _position(file, key, value)
         if found is None:
             others += 1
@@ -59,7 +59,7 @@ def _number(file: StateFile, offset: dict[str, Any], name: str, path: str) -> in
     return file.number(offset[name], f"the {name} of {path!a:.200}")
 
 
-class _Stream:
+class _SerializedObject:
     """Reads a serialized object from its first byte to its last. Methods raise CopycatError for anything unknown."""
 
     def __init__(self, file: StateFile) -> None:

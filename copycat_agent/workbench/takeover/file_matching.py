@@ -93,14 +93,14 @@ def take_over(successors: Sequence[Successor], state: PeerState, log: Log, *, tr
     return Takeover({side.successor.name: side.rows for side in sides if side.rows}, (*judged, *unclaimed))
 
 
-class _FollowedFiles(NamedTuple):
+class _FilesToFollow(NamedTuple):
     """The files that a connector would follow, and why it does not read others that match its patterns."""
 
     views: Sequence[FileView]
     passed_over: Mapping[str, str]
 
 
-def _look(definition: Definition, rows: Mapping[SourcePartition, SavedRow], log: Log) -> _FollowedFiles:
+def _look(definition: Definition, rows: Mapping[SourcePartition, SavedRow], log: Log) -> _FilesToFollow:
     """Returns what a connector's source finds when it starts from these rows. Raises CopycatError."""
     kind = SOURCES[definition.source.type]
     with closing(create_source(kind.make, definition, rows, log, only_looks=True)) as source:
@@ -110,7 +110,7 @@ def _look(definition: Definition, rows: Mapping[SourcePartition, SavedRow], log:
             raise CopycatError(f"the files of {definition.name} cannot be looked at: {error.message}", error.hint) from None
         views = source.files()
         reasons = dict(source.passed_over()) | {view.path: view.why for view in views if not view.key}
-        return _FollowedFiles([view for view in views if view.key], reasons)
+        return _FilesToFollow([view for view in views if view.key], reasons)
 
 
 @dataclass(slots=True)

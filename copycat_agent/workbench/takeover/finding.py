@@ -41,7 +41,7 @@ class PeerFileFinder:
         for one in self._views:
             self._of_name[_name(one.path)].append(one)
             self._at_inode[Identity.parse(one.key)[0].inode].append(one)
-        self._listings: dict[str, _Listing] = {}
+        self._listings: dict[str, _DirectoryFiles] = {}
         self._devices: dict[str, int] = {}
         self._first: dict[str, bytes | None] = {}
         self._of_head: dict[tuple[str, str, str], dict[object, list[PeerFile]]] = {}
@@ -115,9 +115,9 @@ class PeerFileFinder:
             return []
         return list(dict.fromkeys((_directory(position.path), _directory(os.path.realpath(position.path)))))
 
-    def _listing(self, directory: str) -> _Listing:
+    def _listing(self, directory: str) -> _DirectoryFiles:
         if directory not in self._listings:
-            self._listings[directory] = _Listing(directory)
+            self._listings[directory] = _DirectoryFiles(directory)
         return self._listings[directory]
 
     def _alike(self, directory: str, family: str, files: Iterable[PeerFile], head: HeadProof) -> list[PeerFile]:
@@ -148,7 +148,7 @@ class PeerFileFinder:
         return first
 
 
-class _Listing:
+class _DirectoryFiles:
     """The regular files of a directory, by inode and by rotation family. Empty if it cannot be listed."""
 
     def __init__(self, directory: str) -> None:

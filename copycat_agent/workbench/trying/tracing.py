@@ -148,7 +148,7 @@ def _has_schema(definition: Definition, part: str) -> bool:
     return options is not None and CONVERTERS[options.type].wants_record
 
 
-class _Waiting(NamedTuple):
+class _WaitingRecord(NamedTuple):
     """A record that waits for a query."""
 
     entry: RowTrace
@@ -163,7 +163,7 @@ class TracedSplit(SplitEncoder):
         super().__init__(encoder, *where)
         self._trace = encoder.trace
         self._has_query = len(encoder.stages) > 1
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_WaitingRecord] = []
         self.bulk = None  # each record must be encoded by itself
 
     def encode(self, draft: Draft, extra: Headers = ()) -> tuple[Message, ...]:
@@ -188,7 +188,7 @@ class TracedSplit(SplitEncoder):
         if self.apply(self.ready(draft), 0):
             if draft.framed is None:
                 return (self.finish(draft, extra),)
-            self._waiting.append(_Waiting(entry, draft, extra))
+            self._waiting.append(_WaitingRecord(entry, draft, extra))
         return ()
 
     def _encode_part(self, entry: RowTrace, part: PartOfRecord, extra: Headers) -> tuple[Message, ...]:
@@ -197,7 +197,7 @@ class TracedSplit(SplitEncoder):
         begun = self.begun(part)
         draft = begun.draft if part.number == 1 else self.ready(part.draft)
         if begun.goes_on and (part.number == 1 or self.apply_to_part(begun, draft, 0)):
-            self._waiting.append(_Waiting(entry, draft, extra))
+            self._waiting.append(_WaitingRecord(entry, draft, extra))
         return ()
 
     def _noted(self, draft: Draft, encode: Callable[[RowTrace], tuple[Message, ...]]) -> tuple[Message, ...]:
@@ -248,7 +248,7 @@ class TracedSplit(SplitEncoder):
             if not found:
                 one.entry.steps.append(StepTrace(number, "sql", "dropped", before, before))
 
-    def _refused(self, one: _Waiting, step: StepTrace, on_error: str | None) -> None:
+    def _refused(self, one: _WaitingRecord, step: StepTrace, on_error: str | None) -> None:
         """Handles a record that the query cannot take, by the step's `on_error`."""
         assert step.error is not None
         outcomes: dict[str | None, StepOutcome] = {"keep": "kept", "drop": "dropped"}
@@ -258,7 +258,7 @@ class TracedSplit(SplitEncoder):
         elif on_error != "drop":
             one.entry.error = StageError("transform", StepError(step.name, step.error, "stop" if on_error == "stop" else ""))
 
-    def _go_on(self, one: _Waiting, fields: dict[str, Any]) -> None:
+    def _go_on(self, one: _WaitingRecord, fields: dict[str, Any]) -> None:
         """Sends a record of the query's result through the steps after it."""
         try:
             draft = self.ready(one.entry.draft.anew())

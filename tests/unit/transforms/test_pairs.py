@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from copycat_agent.errors import DataError
 from copycat_agent.options import ValidationError
 from copycat_agent.transforms import StepError
-from copycat_agent.transforms.key_value import KeyValueParse, _plain, _quoted, _Scan
+from copycat_agent.transforms.key_value import KeyValueParse, _plain, _quoted, _QuotedPairs
 from tests.unit.transforms.steps import after, columns, draft, options, step
 
 LOGFMT: dict[str, Any] = {"logfmt": {}}
@@ -171,7 +171,7 @@ def test_the_fast_ways_find_what_the_exact_one_finds(text: str, field_split: str
         except DataError as error:
             return error.message
 
-    exact = outcome(_Scan(parse).pairs)
+    exact = outcome(_QuotedPairs(parse).pairs)
     assert outcome(_quoted(parse)) == exact
     if '"' not in text:
         assert outcome(_plain(parse)) == exact

@@ -133,7 +133,7 @@ class HadoopFiles(fs.FileSystemHandler):  # type: ignore[misc]
     def open_input_file(self, path: str) -> Any:  # noqa: ANN401 - pyarrow has no types
         """Opens a file for reads at any position."""
         with plain_errors():
-            return pa.PythonFile(_Reader(self._client.read(path)), mode="r")
+            return pa.PythonFile(_ReadErrors(self._client.read(path)), mode="r")
 
     def create_dir(self, path: str, recursive: bool) -> None:  # noqa: FBT001 - pyarrow's interface
         """Makes a directory, unless it exists."""
@@ -158,7 +158,7 @@ class HadoopFiles(fs.FileSystemHandler):  # type: ignore[misc]
     open_append_stream = open_input_stream = open_output_stream = _unused
 
 
-class _Reader(FileReader):
+class _ReadErrors(FileReader):
     """Raises plain errors."""
 
     def __init__(self, found: FileReader) -> None:

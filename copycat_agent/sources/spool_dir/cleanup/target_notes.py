@@ -121,7 +121,7 @@ _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW 
 _COPY_BYTES = 2**20
 
 
-class _Entry(NamedTuple):
+class _PutFile(NamedTuple):
     put_at: float
     path: str
     inode: int
@@ -190,7 +190,7 @@ class Retention:
         if info.st_ino != self._inode or info.st_size < self._position:
             self._inode, self._position = info.st_ino, 0
 
-    def _due(self, fd: int) -> Iterator[_Entry]:
+    def _due(self, fd: int) -> Iterator[_PutFile]:
         """Yields entries that are old enough, oldest first, and those from the future; unreadable lines are skipped."""
         with open(os.dup(fd), "rb") as stream:  # noqa: PTH123 - a descriptor
             stream.seek(self._position)
@@ -203,7 +203,7 @@ class Retention:
                 if entry is not None:
                     yield entry
 
-    def _end(self, root: Folder, entry: _Entry) -> bool:
+    def _end(self, root: Folder, entry: _PutFile) -> bool:
         """Deletes the file if it is the one that was put there, and directories that become empty. Returns whether it was deleted."""
         above, _, name = entry.path.rpartition("/")
         try:
@@ -245,7 +245,7 @@ class Retention:
         root.sync()
 
 
-def _parse(line: bytes) -> _Entry | None:
+def _parse(line: bytes) -> _PutFile | None:
     """Returns an entry; None for a line that a crash cut, or that the agent did not write."""
     try:
         put_at, path, inode, size, mtime_ns = json.loads(line)
@@ -253,4 +253,4 @@ def _parse(line: bytes) -> _Entry | None:
         return None
     numbers = all(isinstance(one, int) for one in (inode, size, mtime_ns)) and isinstance(put_at, int | float)
     good = isinstance(path, str) and path and not path.startswith("/") and ".." not in path.split("/")
-    return _Entry(put_at, path, inode, size, mtime_ns) if numbers and good else None
+    return _PutFile(put_at, path, inode, size, mtime_ns) if numbers and good else None
