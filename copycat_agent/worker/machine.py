@@ -392,7 +392,7 @@ class ConnectorMachine:
             state.left_unsaved = True
 
     def _leave(self) -> Effects:
-        """Saves what the next start needs to find every file again; counts losses of files that are gone."""
+        """Saves what the next start needs to find every file again, or to enter what is lost."""
         changes = self._source.leave()
         self._context.metrics.source_lag = self._source.lag()._replace(open_files=0)
         try:  # the offsets of what is unsaved are in `changes` as well
