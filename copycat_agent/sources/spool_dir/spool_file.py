@@ -120,7 +120,7 @@ class FileOrRange(NamedTuple):
             final=True,  # nothing is added to a file, and no record crosses the end of a range
             inode=file.identity.inode,
             mtime_ms=file.mtime_ns // 1_000_000,
-            origins=(file.former,) if file.former is not None and not offset.position else (),
+            origins=(file.former,) if file.former is not None and self.part is None and not offset.position else (),
         )
 
 

@@ -306,6 +306,16 @@ def test_settling_leaves_no_trace_until_it_is_saved(tmp_path: Path) -> None:
     assert spool.rows()["a"].done
 
 
+def test_a_file_that_is_read_in_ranges_is_no_repeat_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool(tmp_path, tasks=3, delivery={"ordering": "none"})
+    spool.drop("a", lines(*MANY))
+    spool.drain()
+    monkeypatch.setattr(admission, "LEAST_BYTES", 20_000)
+    spool.drop("a", lines(*MANY))
+    spool.drain()
+    assert sorted(spool.arrived) == sorted(2 * [line.encode() for line in MANY])
+
+
 @pytest.mark.usefixtures("small_ranges")
 def test_a_large_file_is_read_in_ranges_that_resume_on_their_own(tmp_path: Path) -> None:
     spool = Spool(tmp_path, tasks=3, delivery={"ordering": "none"}, cleanup={"policy": "delete"})
