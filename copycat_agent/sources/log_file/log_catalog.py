@@ -123,7 +123,7 @@ class LogCatalog:
         """
         newcomers, begun = self._intake.take_newcomers(), self._intake.take_begun()
         if self._is_scanned:
-            self.missed.met([*newcomers, *begun])
+            self.missed.met([*newcomers, *begun], changes)
         self.newcomers.hold(begun, changes)
         self.newcomers.add(newcomers)
         self.newcomers.judge(changes, at_once=at_once)

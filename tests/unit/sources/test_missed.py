@@ -242,6 +242,68 @@ def test_a_generation_with_a_date_of_a_log_that_no_look_found_under_its_name(tmp
     settle(agent, lines(0, 20))
 
 
+@pytest.mark.parametrize("starts", [1, 3])
+@pytest.mark.parametrize("ended", ["stopped", "killed"])
+def test_generations_packed_unread_while_the_agent_ran(tmp_path: Path, ended: str, starts: int) -> None:
+    """The agent held what nobody could send. Each archive is as old as its last line, which the agent had seen."""
+    log, agent = tmp_path / "app.log", started(tmp_path, 100)
+    for number in (1, 2, 3):
+        shift(log)
+        append(log)
+        agent.scan()
+        pack(tmp_path / "app.log.1")
+        agent.scan()
+        append(log, *lines(number * 100, number * 100 + 100))
+        agent.scan()
+        tick()
+    for _ in range(starts):
+        (agent.stop if ended == "stopped" else agent.restart)()
+        agent.scan()
+        agent.work(lambda: "fail")
+        tick()
+    shift(log, packed=True)
+    append(log, *lines(400, 410))
+    settle(agent, lines(0, 410))
+
+
+@pytest.mark.parametrize("rotated", ["app.log", "web.log"])
+def test_a_generation_packed_unread_while_it_was_closed(tmp_path: Path, rotated: str) -> None:
+    """There is room for one open file."""
+    log, agent = tmp_path / rotated, agent_for(tmp_path, "*.log", max_open_files=1)
+    agent.drain()
+    tick()
+    for name in ("app.log", "web.log"):
+        append(tmp_path / name, name.encode())
+        agent.scan()
+        tick()
+    agent.scan()
+    with log.open():  # else the next file may get its inode
+        shift(log, packed=True)
+        append(log, b"more")
+        agent.drain()
+    assert sorted(agent.lines) == [b"app.log", b"more", b"web.log"]
+    assert agent.losses == []
+
+
+def test_archives_from_before_the_first_look_are_not_read_for_an_unread_log_that_is_gone(tmp_path: Path) -> None:
+    """With copytruncate they are younger than their log."""
+    log = tmp_path / "app.log"
+    append(log, b"never wanted")
+    tick()
+    shutil.copy(log, tmp_path / "app.log.1")
+    pack(tmp_path / "app.log.1")
+    os.truncate(log, 0)
+    append(log, b"wanted")
+    tick()
+    agent = agent_for(tmp_path, "app.log")
+    agent.scan()
+    log.unlink()
+    agent.restart()
+    agent.drain()
+    assert agent.lines == []
+    assert [(loss.start, loss.end) for loss in agent.losses] == [(0, 7)]
+
+
 def test_a_log_that_was_made_and_rotated_before_anybody_saw_it(tmp_path: Path) -> None:
     agent, log = started(tmp_path, 5, pattern="*.log"), tmp_path / "web.log"
     append(log, b"first")

@@ -76,6 +76,11 @@ class LastLook:
         """Whether the connector has never looked before."""
         return not self._first_ms
 
+    @property
+    def first_ns(self) -> int:
+        """When the connector first looked, epoch nanoseconds by the clock of this host."""
+        return self._first_ms * 1_000_000
+
     def begin(self, changes: Changes) -> None:
         """Begins a look."""
         if self.is_first:
@@ -94,9 +99,8 @@ class LastLook:
         The last look may then have been at any time since the first one, or at any time at all.
         """
         now_ns = max([clock.now_ns(), *(mark[3] for mark in marks.values() if mark)]) + SLACK_NS
-        first_ns = self._first_ms * 1_000_000
         if self._usual.doubt_ns > now_ns:
-            self._usual = LookTime(self._usual.at_ns, first_ns if first_ns < now_ns else 1)
+            self._usual = LookTime(self._usual.at_ns, self.first_ns if self.first_ns < now_ns else 1)
 
     def before(self, directory: str) -> LookTime:
         """Returns when this directory was last listed before the present look."""

@@ -11,6 +11,7 @@ that they take are ignored here.
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 import time
@@ -48,10 +49,12 @@ class _MissedRotation:
 
     `cut` are those of its files that were cut in place, and `copied` those of them whose copies are found; `may_be_cut`: one may have been,
     without proof. `there` are device and inode of the files that existed when it was found; a file that comes later is not among the missed
-    ones. `known`: the unfollowed content of those files, if their times prove nothing.
+    ones. `known`: the unfollowed content of those files, if their times prove nothing. `written_ns`: they may have been last written to
+    before `since`, but not before this.
     """
 
     since: LookTime
+    written_ns: float = math.inf
     cut: set[SourcePartition] = field(default_factory=set)
     copied: set[SourcePartition] = field(default_factory=set)
     may_be_cut: bool = False
@@ -80,6 +83,7 @@ class MissedRotations:
         self._rotations: dict[tuple[str, str], _MissedRotation] = {}
         self._before: list[tuple[SourcePartition, SourceOffset]] | None = None
         self._has_looked = False
+        self._gone: set[SourcePartition] = set()
         self.has_unopened = False
         """Whether a missed file could not be opened: it has a row, and has to be searched for."""
 
@@ -109,10 +113,13 @@ class MissedRotations:
         """Records that a file was cut in place: since the last scan or, if a task found that, some scans ago."""
         self.left(file.path, file.partition, file.verified.at_ns if file.seen.rewritten else 0)
 
-    def left(self, path: str, cut: SourcePartition | None = None, since_ns: int = 0, *, may_be_cut: bool = False) -> None:
+    def left(
+        self, path: str, cut: SourcePartition | None = None, since_ns: int = 0, *, written_ns: int = 0, may_be_cut: bool = False
+    ) -> None:  # fmt: skip
         """Records that the file at `path` has left its name, or was cut there. Then `cut` is the partition of its former content.
 
-        `since_ns`: it may have happened since then, epoch nanoseconds, 0 for since the last scan.
+        `since_ns`: it may have happened since then, epoch nanoseconds, 0 for since the last scan. `written_ns`: what was made then may have
+        been last written to since this earlier time, 0 if not.
         """
         since = self._last_look.before(path.rpartition("/")[0])
         if not since.at_ns:
@@ -120,12 +127,13 @@ class MissedRotations:
         rotation = self._rotations.setdefault(log_of(path), _MissedRotation(since))
         earlier = LookTime(since_ns - SLACK_NS, since_ns - SLACK_NS) if since_ns else since
         rotation.since = LookTime(*map(min, rotation.since, since, earlier))
+        rotation.written_ns = min(rotation.written_ns, written_ns or math.inf)
         rotation.there = rotation.known = None
         rotation.may_be_cut |= may_be_cut
         if cut is not None:
             rotation.cut.add(cut)
 
-    def met(self, newcomers: Iterable[TrackedFile]) -> None:
+    def met(self, newcomers: Iterable[TrackedFile], changes: Changes) -> None:
         """Ends a scan that has met these files. Each may have replaced files that were never seen."""
         for file in newcomers:
             if is_newest(file.path):
@@ -144,6 +152,18 @@ class MissedRotations:
                 newest = "/".join(log)
                 if self._followed.at(newest) is None and self._discovery.may_match(newest):
                     self.left(newest)  # no file shows whether another one has had this name
+        self._note_gone_unread(changes)
+
+    def _note_gone_unread(self, changes: Changes) -> None:
+        """Records that unread files are gone. No hash relates an archive to one, and it has the time of a line that was seen."""
+        unfollowed, gone = self._followed.unfollowed, self._gone
+        self._gone = {one for one in unfollowed.unclaimed if not unfollowed.is_previous(one)}
+        for partition in self._gone - gone:
+            offset = unfollowed.known(partition, changes)
+            if offset is not None and offset.size > offset.position == 0:
+                birth_ns = Identity.parse(partition.key)[0].birth_ns
+                since_ns = max(birth_ns, self._last_look.first_ns) if birth_ns else 0  # older archives were never wanted
+                self.left(offset.path, since_ns=since_ns, written_ns=birth_ns)
 
     def follow(self, changes: Changes) -> None:
         """Takes up missed files as far as possible before unclaimed ranges are decided on."""
@@ -194,8 +214,9 @@ class MissedRotations:
         return [path for path in there - is_double if not self._discovery.may_match(path)]
 
     def _unknown(self, paths: Iterable[str], rotation: _MissedRotation) -> Iterator[tuple[int, str]]:
-        """Yields files that are not followed and were written to since then, with their times."""
+        """Yields files that are not followed and young enough to be missed ones, with their times."""
         inodes: set[tuple[int, int]] = set()
+        oldest_ns = min(rotation.since.doubt_ns, rotation.written_ns)
         for path in paths:
             try:
                 info = os.lstat(path)
@@ -203,7 +224,7 @@ class MissedRotations:
                 continue
             inode = info.st_dev, info.st_ino
             inodes.add(inode)
-            is_young = info.st_mtime_ns >= rotation.since.doubt_ns and (rotation.there is None or inode in rotation.there)
+            is_young = info.st_mtime_ns >= oldest_ns and (rotation.there is None or inode in rotation.there)
             if is_young and stat.S_ISREG(info.st_mode) and inode not in self._followed.files:
                 yield info.st_mtime_ns, path
         rotation.there = inodes if rotation.there is None else rotation.there
