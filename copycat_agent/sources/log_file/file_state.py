@@ -38,6 +38,8 @@ class FileStat:
     """It was found to hold other bytes than were read."""
     replaced: bool = False
     """Its inode is another file's now."""
+    emptied_ns: int = 0
+    """It was empty at an earlier look, and last changed then. If it was filled, copied and cut since, no byte shows that to a scan."""
 
     def has_other_content(self, info: os.stat_result) -> bool:
         """Returns whether size or modification time differ from the last look."""
@@ -58,7 +60,8 @@ def observe(seen: FileStat, info: os.stat_result, now: float, *, is_packed: bool
             unseen = seen.size
         largest, smallest = cut or (seen.size, info.st_size)  # once cut, its later growth is not part of what it held
         cut = largest, min(smallest, info.st_size)
-    return FileStat(info.st_size, info.st_mtime_ns, info.st_ctime_ns, met_ns, now, cut, unseen, seen.rewritten, seen.replaced)
+    emptied_ns = seen.emptied_ns or (0 if seen.size else seen.ctime_ns)
+    return FileStat(info.st_size, info.st_mtime_ns, info.st_ctime_ns, met_ns, now, cut, unseen, seen.rewritten, seen.replaced, emptied_ns)
 
 
 @dataclass(frozen=True, slots=True)

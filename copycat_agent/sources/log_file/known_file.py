@@ -216,6 +216,10 @@ class KnownFile:
         self.seen = replace(self.seen, cut=None)
         self.verified = replace(self.verified, size=min(self.verified.size, self.size))
 
+    def copy_sought(self) -> None:
+        """Records that a scan looks for a copy of what it held since it was empty."""
+        self.seen = replace(self.seen, emptied_ns=0)
+
     # -- whether it is read now -----------------------------------------------------------------------------------------------------
 
     def held_back(self, why: str, *, keeps_turn: bool = False) -> None:

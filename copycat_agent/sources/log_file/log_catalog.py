@@ -220,6 +220,10 @@ class LogCatalog:
             file.renamed(found.path, found.stat.st_ctime_ns)
             self.followed.rotation_order.renamed(file, before)
         file.note_found(found.stat)
+        if file.seen.emptied_ns:
+            if is_newest(found.path) and not file.is_packed:
+                self.missed.filled(file)
+            file.copy_sought()
         self.followed.draining.discard(file)
         if file.in_flight:
             return file

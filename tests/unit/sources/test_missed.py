@@ -399,6 +399,93 @@ def test_a_copy_that_the_log_was_read_beyond_of_before_it_was_cut_is_not_read(tm
     assert agent.losses == []
 
 
+def emptied(directory: Path, *, is_new: bool = False) -> Agent:
+    """An agent that has found `app.log` empty: when it was new, or after it was cut."""
+    log, agent = directory / "app.log", agent_for(directory, "app.log")
+    append(log, *([] if is_new else [b"before"]))
+    agent.drain()
+    os.truncate(log, 0)
+    agent.drain()
+    tick()
+    agent.lines.clear()
+    return agent
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+@pytest.mark.parametrize("then", ["scanned", "read", "stopped", "killed"])
+@pytest.mark.parametrize("count", [0, 2, 100])
+def test_a_log_filled_copied_and_cut_since_it_was_empty(tmp_path: Path, count: int, then: str, is_new: bool) -> None:
+    """Nothing in it shows that; nor that it is read again before the next scan."""
+    log, agent = tmp_path / "app.log", emptied(tmp_path, is_new=is_new)
+    for begin in (0, 3):
+        for old in (2, 1):
+            if (tmp_path / f"app.log.{old}").exists():
+                (tmp_path / f"app.log.{old}").rename(tmp_path / f"app.log.{old + 1}")
+        append(log, *lines(begin, begin + 3))
+        shutil.copy(log, tmp_path / "app.log.1")
+        os.truncate(log, 0)
+    append(log, *lines(6, 6 + count))
+    if then == "read":
+        agent.source.wake([str(log)])
+        agent.work()
+    elif then != "scanned":
+        {"stopped": agent.stop, "killed": agent.restart}[then]()
+    agent.drain()
+    append(log, b"more")
+    agent.drain()
+    assert Counter(agent.lines) == Counter([*lines(0, 6 + count), b"more"])
+    agent.stop()
+    agent.drain()
+    assert Counter(agent.lines) == Counter([*lines(0, 6 + count), b"more"])
+    assert agent.losses == []
+
+
+@pytest.mark.parametrize("cut_to", [0, 1, 9])
+@pytest.mark.parametrize("is_in_flight", [False, True])
+def test_the_copy_of_a_log_that_was_read_since_it_was_empty_is_not_read(tmp_path: Path, is_in_flight: bool, cut_to: int) -> None:
+    log, agent = tmp_path / "app.log", emptied(tmp_path)
+    append(log, *lines(0, 5))
+    agent.source.wake([str(log)])
+    results = tuple(agent.read(split) for split in agent.source.plan(1).splits)
+    assert agent.lines == lines(0, 5)
+    if not is_in_flight:
+        agent.come_back(results)
+    shutil.copy(log, tmp_path / "app.log.1")
+    os.truncate(log, 0)
+    append(log, *lines(5, 5 + cut_to))
+    agent.scan()
+    if is_in_flight:
+        agent.come_back(results)
+    settle(agent, lines(0, 5 + cut_to))
+
+
+def test_a_copy_beside_a_log_that_was_read_since_it_was_empty_is_let_alone(tmp_path: Path) -> None:
+    log, agent = tmp_path / "app.log", emptied(tmp_path)
+    append(log, *lines(0, 5))
+    agent.source.wake([str(log)])
+    agent.work()
+    shutil.copy(log, tmp_path / "app.log.bak")
+    append(log, *lines(5, 7))
+    settle(agent, lines(0, 7))
+
+
+@pytest.mark.parametrize("is_scanned", [False, True])
+def test_a_copy_that_was_known_when_its_log_was_emptied_is_not_read_once_that_is_filled(tmp_path: Path, is_scanned: bool) -> None:
+    """It is made within the kernel's step before that scan, and has no row: it holds less than was read."""
+    log, agent = tmp_path / "app.log", started(tmp_path, 100)
+    shutil.copy(log, tmp_path / "app.log.1")
+    append(log, *lines(100, 110))
+    if is_scanned:
+        agent.scan()
+    agent.source.wake([str(log)])
+    agent.work()
+    os.truncate(log, 0)
+    agent.scan()
+    append(log, b"more")
+    agent.scan()
+    settle(agent, [*lines(0, 110), b"more"])
+
+
 def test_a_log_copied_and_cut_before_anything_of_it_was_read(tmp_path: Path) -> None:
     log, agent = tmp_path / "app.log", started(tmp_path, 100, "fail")
     shutil.copy(log, tmp_path / "app.log.1")

@@ -113,17 +113,30 @@ class MissedRotations:
         """Records that a file was cut in place: since the last scan or, if a task found that, some scans ago."""
         self.left(file.path, file.partition, file.verified.at_ns if file.seen.rewritten else 0)
 
+    def filled(self, file: TrackedFile) -> None:
+        """Records that a file is written to that was empty. If it was copied and cut since, the copy is younger than that emptiness."""
+        self.left(file.path, earliest_ns=file.seen.emptied_ns + 1)
+
     def left(
-        self, path: str, cut: SourcePartition | None = None, since_ns: int = 0, *, written_ns: int = 0, may_be_cut: bool = False
-    ) -> None:  # fmt: skip
+        self,
+        path: str,
+        cut: SourcePartition | None = None,
+        since_ns: int = 0,
+        *,
+        earliest_ns: int = 0,
+        written_ns: int = 0,
+        may_be_cut: bool = False,
+    ) -> None:
         """Records that the file at `path` has left its name, or was cut there. Then `cut` is the partition of its former content.
 
-        `since_ns`: it may have happened since then, epoch nanoseconds, 0 for since the last scan. `written_ns`: what was made then may have
-        been last written to since this earlier time, 0 if not.
+        `since_ns`: it may have happened since then, epoch nanoseconds, 0 for since the last scan, or since `earliest_ns` if that is later.
+        `written_ns`: what was made then may have been last written to since this earlier time, 0 if not.
         """
         since = self._last_look.before(path.rpartition("/")[0])
         if not since.at_ns:
             return  # files outside the patterns from before the first scan are not wanted
+        if since.doubt_ns == since.at_ns < earliest_ns:
+            since = LookTime(earliest_ns, earliest_ns)
         rotation = self._rotations.setdefault(log_of(path), _MissedRotation(since))
         earlier = LookTime(since_ns - SLACK_NS, since_ns - SLACK_NS) if since_ns else since
         rotation.since = LookTime(*map(min, rotation.since, since, earlier))
@@ -243,7 +256,7 @@ class MissedRotations:
         with opened:
             try:
                 why = self._why_must_read(opened, rotation, changes)
-                if why and self._is_cut_in_flight(path):
+                if why and self._is_cut_unnoticed(path):
                     return False
                 return not why or self._take(path, opened, rotation, why, changes)
             except OSError as error:
@@ -288,8 +301,18 @@ class MissedRotations:
         )
         return why_must_read(found)
 
-    def _is_cut_in_flight(self, path: str) -> bool:
-        """Returns whether a task reads a file of the log that was cut: its progress, and so a copy's rest, is not known. Raises OSError."""
+    def _is_cut_unnoticed(self, path: str) -> bool:
+        """Returns whether a file of the log may be cut, and is not begun anew yet: that shows what of a copy was read. Raises OSError.
+
+        That is one that a task reads, or the live one, which no scan compares while it grows.
+        """
+        newest = self._followed.at("/".join(log_of(path)))
+        if newest is not None and not newest.is_packed:
+            if newest.in_flight and not newest.offset.position:
+                return True
+            with similarity.kept_open(newest, self._opener) as is_open:
+                if is_open and not newest.holds():
+                    return True
         reading = [one for one in self._followed.relatives(path) if one.in_flight]
         return any(one.is_cut or not (one.is_packed or one.holds()) for one in reading)
 
