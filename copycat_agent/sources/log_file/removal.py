@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from copycat_agent.formats import LineFrames
 from copycat_agent.sources.files import clock
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.paths.regular_files import has_no_writer, is_open_for_writing
@@ -48,6 +49,7 @@ class FileRemoval:
         self._followed = followed
         self._opener = opener
         self._after = options.cleanup.after
+        self._lines = LineFrames(options.line, encoding=options.encoding)
         self._is_on = options.cleanup.policy == "delete"
         self._want_scan = want_scan
         self._log = log
@@ -96,7 +98,7 @@ class FileRemoval:
             if not file.open(self._opener):
                 return False
             file.refresh()
-            if _is_read(file) and self.is_old(file) and (file.is_packed or file.holds()):
+            if _is_read(file) and self.is_old(file) and (file.is_packed or (file.holds() and self._ends_with_line(file))):
                 self._delete(file)
                 self._kept.pop(file, None)
                 self._log.info("deleted a log file that is read", path=file.path, offset=file.offset.position, records=file.offset.records)
@@ -110,6 +112,10 @@ class FileRemoval:
         except OSError as error:
             self._keep(file, "it is or leads through a symbolic link" if error.errno == errno.ELOOP else str(error.strerror))
         return False
+
+    def _ends_with_line(self, file: TrackedFile) -> bool:
+        """Returns whether the last line of the open file has its end: of one over the limit, what is there so far is passed over."""
+        return not file.offset.skipping or self._lines.is_line_start(file.read, file.offset.position)
 
     def _keep(self, file: TrackedFile, why: str) -> None:
         if self._kept.get(file, (0.0, ""))[1] != why:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.sources.files import clock
+from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.identity import Identity, identify_by_name
 from copycat_agent.sources.log_file import removal
 from copycat_agent.sources.log_file.removal import FileRemoval
@@ -96,6 +97,22 @@ def test_a_file_whose_end_was_not_reached_stays(tmp_path: Path, content: bytes) 
     path.write_bytes(content)
     drained(agent(tmp_path))
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(("last", "stays"), [(b"", True), (b"\n", False)])
+def test_a_file_whose_last_line_is_over_the_limit_stays_until_that_has_its_end(tmp_path: Path, last: bytes, *, stays: bool) -> None:
+    """A group of lines may be passed over as well, of which each line has its end."""
+    path = tmp_path / "a.log"
+    path.write_bytes(content := b"one\n" + 2000 * b"x" + last)
+    kept = Agent((f"{tmp_path}/*",))
+    kept.drain()
+    one = agent(tmp_path)
+    proof = fingerprint.of(content[:1024], content[-256:])
+    passed = {one: replace(offset, position=len(content), skipping=True, fingerprint=proof) for one, offset in kept.store.items()}
+    one.saved = {**passed}
+    one.restart()
+    drained(one)
+    assert path.exists() is stays
 
 
 def test_an_archive_goes_once_this_agent_has_read_it_to_its_end(tmp_path: Path) -> None:
