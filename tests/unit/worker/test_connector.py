@@ -254,7 +254,7 @@ def test_a_connector_whose_only_unsent_file_is_gone_runs_again(run: Callable[...
     assert store.losses("app", 10)
 
 
-def test_the_rest_of_a_deleted_file_is_entered_when_its_connector_fails(
+def test_the_rest_of_a_file_deleted_before_its_connector_failed_is_entered_at_its_next_start(
     run: Callable[..., Worker], store: MoodyStore, tmp_path: Path
 ) -> None:
     path = tmp_path / "logs" / "a"
@@ -266,8 +266,10 @@ def test_the_rest_of_a_deleted_file_is_entered_when_its_connector_fails(
     (batch,) = executor.batches
     executor.finish(batch.task, fails(FatalError("a bad record"))(batch))
     wait_state(worker, State.FAILED)
-    assert [(loss.start, loss.end) for loss in store.losses("app", 10)] == [(0, size)]
     assert not descriptors(tmp_path / "logs")
+    worker.restart("app")
+    wait_until(lambda: store.losses("app", 10), message="it is lost")
+    assert [(loss.start, loss.end) for loss in store.losses("app", 10)] == [(0, size)]
 
 
 def test_a_run_to_the_end_ends_when_everything_is_read(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
