@@ -25,6 +25,7 @@ from copycat_agent.sources.jdbc.statements import PACKED
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     import pytest
 
@@ -116,6 +117,21 @@ class Reader:
                 self.delivered += [fields["v"] for fields, _ in pairs[:count] if isinstance(fields, dict)]
             else:
                 self.restart()
+
+    def read_beside_a_look(self, meanwhile: Callable[[], object], rng: random.Random) -> None:
+        """Read what is there, of one table, with a look from before the first batch that ends behind it, as the agent goes on."""
+        assert self.look()
+        (first,) = self._found
+        stretch = self._source.plan(first, self.saved[first.key])
+        assert stretch is not None
+        meanwhile()
+        (second,) = [one for one in self._source.look(dict(self.saved), to_the_end=False) if isinstance(one, Found)]
+        pairs = list(one_by_one(self._source.read(stretch, [self._database.frame(stretch)])))
+        self.saved[first.key] = self._source.apply(stretch, pairs[-1][1], finished=True)
+        self.delivered += [fields["v"] for fields, _ in pairs if isinstance(fields, dict)]
+        self._found = [second]
+        while self._source.plan(second, self.saved[second.key]):
+            self.read(rng, crashes=0)
 
     def next_query(self) -> bytes:
         """What the next batch asks for."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.errors import BlockedError, FatalError
-from copycat_agent.sources.jdbc import snapshots
+from copycat_agent.sources.jdbc import snapshot_reader, snapshots
 from tests.jdbc.histories import Reader, Writer, play
 
 if TYPE_CHECKING:
@@ -102,6 +102,23 @@ def test_rows_below_the_floor_wait_with_the_others_of_their_transaction(
         late.commit()
         reader.drain(rng, monkeypatch)
     assert sorted(reader.delivered) == list(range(1, 20))
+
+
+@pytest.mark.parametrize("options", [INCREMENTING, TIMESTAMP], ids=["incrementing", "timestamp"])
+def test_a_row_that_commits_beside_the_first_batch_of_a_window_is_read_though_its_key_is_passed(
+    database: Database, rng: random.Random, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    """A look that begins before the batch is saved, and ends after it, finds a window of its own."""
+    monkeypatch.setattr(snapshot_reader, "FULL_SHARE", 0)
+    database.execute(ITEM)
+    with database.connect(autocommit=True) as reading, database.connect() as late:
+        reader = Reader(reading, {**options, "batch_rows": 10}, "item")
+        reader.drain(rng, monkeypatch)
+        late.execute("INSERT INTO item (v) VALUES (1)")
+        _insert(database, *range(2, 32))
+        reader.read_beside_a_look(late.commit, rng)
+        reader.drain(rng, monkeypatch)
+    assert sorted(reader.delivered) == list(range(1, 32))
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,8 @@ class SnapshotReader(TableReader):
         return bool(begin.get("window", position["window"]) == position["window"] and begin["seen"] == position["seen"])
 
     def query(self, tracked: TrackedTable, position: Position, end: Position) -> tuple[str, dict[str, Any]]:
-        sql, window, limit = self._sql(tracked), end["window"], self._options.batch_rows
+        # The window under way is the position's: a look beside its first batch may have found a larger one from the same start.
+        sql, window, limit = self._sql(tracked), position.get("window", end["window"]), self._options.batch_rows
         return sql.rows(position, window, limit), {"limit": limit, "window": window, "keys": len(sql.key), "order": sql.order}
 
     def records(self, rows: Iterable[RecordBatch], start: Position, about: Mapping[str, Any]) -> Iterator[tuple[Record, Position]]:
