@@ -101,7 +101,11 @@ class Reader:
                 self._found += [one] * (one.key in self.saved)
                 self.saved.setdefault(one.key, one.start)
                 self.troubles += [one.trouble] * bool(one.trouble)
-        return any(self._source.plan(one, self.saved[one.key]) for one in self._found)
+        return bool(self.readable())
+
+    def readable(self) -> list[str]:
+        """Keys of the partitions in which the last look found something."""
+        return sorted(one.key for one in self._found if self._source.plan(one, self.saved[one.key]))
 
     def read(self, rng: random.Random, crashes: float = 0.2) -> None:
         """A batch of each partition in which there is something, or a part of it, of which all is saved or nothing."""

@@ -121,6 +121,26 @@ def test_a_row_that_commits_beside_the_first_batch_of_a_window_is_read_though_it
     assert sorted(reader.delivered) == list(range(1, 32))
 
 
+def test_a_row_that_changes_while_partitions_read_the_first_rows_is_sent_behind_them(
+    database: Database, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions go out side by side: what is read later is planned once the earlier ones are done."""
+    monkeypatch.setattr(snapshot_reader, "FULL_SHARE", 0)
+    database.execute(ITEM)
+    _insert(database, *range(1, 11))
+    with database.connect(autocommit=True) as reading:
+        reader = Reader(reading, {**INCREMENTING, "partitions": 2}, "item")
+        for _ in range(3):
+            reader.look()
+        assert reader.readable() == ["public.item#0", "public.item#1"]
+        reading.execute("UPDATE item SET v = 20 WHERE id = 2")
+        reader.look()
+        assert reader.readable() == ["public.item#0", "public.item#1"]
+        reader.drain(rng, monkeypatch)
+    assert sorted(reader.delivered) == [1, *range(3, 11), 20]
+    assert reader.delivered[-1] == 20
+
+
 @pytest.mark.parametrize(
     ("options", "first"),
     [pytest.param(INCREMENTING, 0, marks=pytest.mark.long, id="incrementing"), pytest.param(TIMESTAMP, 3, id="timestamp")],

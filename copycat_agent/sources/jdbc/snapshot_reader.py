@@ -51,7 +51,9 @@ class SnapshotReader(TableReader):
             return
         for one, load in loads.items():
             yield Gone(one) if "done" in load else self.found(one, tracked, load, {"from": load, "window": load["window"]})
-        if "window" in position:
+        if any("done" not in load for load in loads.values()):  # a newer version of a row must not go out before the one they read
+            yield self.found(key, tracked, position)
+        elif "window" in position:
             yield self.found(key, tracked, position, {"from": position, "window": position["window"]})
         elif to_the_end and position["recent"]["below"] >= self._targets.get(key, 2**63):
             yield self.found(key, tracked, position)
