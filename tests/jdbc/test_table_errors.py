@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from copycat_agent.extending import BlockedError, Found, RetriableError, Troubled
+from copycat_agent.extending import Found, RetriableError, Troubled
 from copycat_agent.sources.jdbc.bulk_reader import BulkReader
 from copycat_agent.sources.jdbc.chosen_tables import TrackedTable
 from copycat_agent.sources.jdbc.database import ColumnInfo, TableError, TableInfo, translated_job_error
@@ -116,9 +116,38 @@ def test_messages_that_may_quote_a_value_are_left_out(kind: str, state: str | No
     assert error.message == said
 
 
-@pytest.mark.parametrize("state", ["57014", "55P03", "42P01"])
-def test_a_look_that_takes_too_long_or_waits_for_a_lock_concerns_its_table(state: str) -> None:
-    error = translated_job_error(ThrownError("PSQLException", state, ""))
-    assert isinstance(error, TableError)
-    assert isinstance(error, BlockedError)
-    assert error.hint
+class FailingDatabase(FakeDatabase):
+    """Queries of `bad` fail with an SQLSTATE; both keys are numbers."""
+
+    def __init__(self, state: str | None) -> None:
+        super().__init__(GOOD, BAD)
+        self._state = state
+
+    def table(self, name: tuple[str, str]) -> TableInfo:
+        return super().table(GOOD)._replace(name=name)
+
+    def rows(self, query: str) -> Sequence[Sequence[Any]]:
+        if "bad" in query:
+            error = translated_job_error(ThrownError("PSQLException", self._state, "value 'canary'"))
+            assert error is not None
+            raise error
+        return [[7, 7]]
+
+
+_OF_A_TABLE = ["57014", "55P03", "42P01", "XX001", "XX000", "58030", "0A000", "22012", "22P02", "P0001", "HV000", "HY000"]
+
+
+@pytest.mark.parametrize("state", _OF_A_TABLE)
+def test_a_table_that_is_damaged_locked_or_fails_holds_up_no_other(state: str) -> None:
+    good, bad = sorted(source(FailingDatabase(state)).look({}, to_the_end=False), key=lambda one: not isinstance(one, Found))
+    assert isinstance(good, Found)
+    assert good.name == "shop.good"
+    assert isinstance(bad, Troubled)
+    assert bad.why.startswith(f"the database says {state}")
+
+
+@pytest.mark.parametrize("state", ["08006", "28000", "3D000", "40001", "53300", "57P01", "70100", "90067", "99999", "S0001", None])
+def test_a_server_that_fails_is_asked_for_no_other_table(state: str | None) -> None:
+    with pytest.raises(RetriableError, match="the database says") as error:
+        source(FailingDatabase(state)).look({}, to_the_end=False)
+    assert not isinstance(error.value, TableError)

@@ -72,8 +72,9 @@ _WORDED = ("08", "28", "3D", "42", "53", "55", "57", "0A")
 """Classes of SQLSTATE whose messages contain names and connections, but no data of rows."""
 _OF_CONNECTIONS = re.compile(r"Connection|Timeout")
 """Classes of exceptions whose messages contain no data of rows even if they have no SQLSTATE."""
-_OF_A_TABLE = ("42", "57014", "55P03")
-"""States that concern one table: what is asked for is not there or not allowed, took too long, or waited too long for a lock."""
+_OF_THE_SERVER = ("08", "28", "3D", "40", "53", "57P", "F0", "6", "70", "9", "S")
+"""States that concern the connection or the whole server, or that end by themselves. The last four are those of databases and drivers of their own,
+which may. Any other concerns the table that was asked for: it is locked, damaged, or has a value or a function that fails."""
 
 
 class TableError(BlockedError):
@@ -345,7 +346,7 @@ def _of_state(state: str, message: str, kind: str) -> CopycatError:
     said = re.sub(r"\s+", " ", message)[:_WORDS_MOST] if is_harmless else ""
     words = f"the database says {state or kind}" + (f": {said}" if said else "")
     hint = next((hint for begin, hint in _BLOCKED.items() if state.startswith(begin)), "")
-    if state.startswith(_OF_A_TABLE):
+    if state and not state.startswith(_OF_THE_SERVER):
         return TableError(words, hint or "correct the definition, or the table; it is tried again")
     return BlockedError(words, hint) if hint else RetriableError(words, "it is tried again")
 
