@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.errors import FatalError
-from copycat_agent.sources.jdbc.database import ColumnInfo, TableInfo, connection_properties, spark_options
+from copycat_agent.sources.jdbc.database import ColumnInfo, TableError, TableInfo, connection_properties, spark_options
 from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 from copycat_agent.sources.jdbc.statements import Dialect, selected
 
@@ -57,7 +56,7 @@ def test_a_name_is_one_whatever_it_is(kind: str, name: str) -> None:
     begin, end = {"mysql": ("`", "`"), "mariadb": ("`", "`"), "sqlserver": ("[", "]")}.get(kind, ('"', '"'))
     assert unquoted(Dialect(kind).name(name), begin, end) == name
     assert Dialect(kind).name(name, "t") == f"{Dialect(kind).name(name)}.{begin}t{end}"
-    with pytest.raises(FatalError, match="zero byte"):
+    with pytest.raises(TableError, match="zero byte"):
         Dialect(kind).name(f"{name}\0")
 
 
@@ -113,7 +112,7 @@ def test_other_values_of_keys(kind: str, expected: str) -> None:
     dialect = Dialect(kind)
     assert [dialect.value(bytes([0, 255])), dialect.value(value=True)] == expected.split()
     assert dialect.value(Decimal("1E+30")) == f"1{'0' * 30}", "an exponent would make it a float"
-    with pytest.raises(FatalError, match="cannot be compared"):
+    with pytest.raises(TableError, match="cannot be compared"):
         dialect.value([1])  # type: ignore[arg-type]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow as pa
 import pytest
 
 from copycat_agent.extending import Found, RetriableError, Troubled
@@ -12,6 +13,7 @@ from copycat_agent.sources.jdbc.chosen_tables import TrackedTable
 from copycat_agent.sources.jdbc.database import ColumnInfo, TableError, TableInfo, translated_job_error
 from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 from copycat_agent.sources.jdbc.jdbc_source import JdbcSource, key_of
+from copycat_agent.sources.jdbc.key_values import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,3 +153,10 @@ def test_a_server_that_fails_is_asked_for_no_other_table(state: str | None) -> N
     with pytest.raises(RetriableError, match="the database says") as error:
         source(FailingDatabase(state)).look({}, to_the_end=False)
     assert not isinstance(error.value, TableError)
+
+
+def test_a_key_that_cannot_be_compared_concerns_its_table() -> None:
+    """Such as a float: told before a row of it is sent."""
+    rows = pa.RecordBatch.from_pydict({"id": [1.5]})
+    with pytest.raises(TableError, match="a key of type float cannot be compared"):
+        next(at_once([rows], ["id"]))

@@ -212,7 +212,7 @@ def test_decimals_and_names_in_another_case_are_numbers_too() -> None:
     reader = NumberedRows(H2, "id", GAP_SECONDS)
     ((_, position),) = reader.records([{"ID": Decimal(2**64 - 1)}], start, limit=1, overdue=None)
     assert reader.behind({**start, "last": 4}, position, 9)["last"] == 2**64 - 1
-    with pytest.raises(FatalError, match="the rows have no column id"):
+    with pytest.raises(TableError, match="the rows have no column id"):
         list(reader.records([{"Id": 5, "ID": 5}], start, limit=1, overdue=None))
 
 
@@ -409,7 +409,7 @@ def test_the_look_back_ends_where_times_begin() -> None:
 
 def test_a_column_that_is_no_time() -> None:
     start: dict[str, Any] = {"last": None, "since": None, "at": None, "after": None, "recent": [], "floor": None}
-    with pytest.raises(FatalError, match="holds something else"):
+    with pytest.raises(TableError, match="holds something else"):
         list(TimedRows(H2, "at", (), 0.0).records([{"at": "2026-01-01"}], {**start, "zoned": True, "passes": 0}))
 
 
@@ -425,7 +425,7 @@ def test_a_column_that_is_no_time() -> None:
 )
 def test_times_as_drivers_write_them(text: str, micros: int, zoned: bool) -> None:
     assert micros_of_text(text) == (micros, zoned)
-    with pytest.raises(FatalError, match="cannot be read"):
+    with pytest.raises(TableError, match="cannot be read"):
         micros_of_text(f"{text} Europe/Berlin")
 
 
@@ -436,5 +436,5 @@ def test_values_of_keys_come_back_as_they_were(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [None, 1.5, [1]])
 def test_values_that_are_no_key(value: Any) -> None:
-    with pytest.raises(FatalError, match="cannot be compared"):
+    with pytest.raises(TableError, match="cannot be compared"):
         to_json(value)

@@ -73,8 +73,8 @@ _WORDED = ("08", "28", "3D", "42", "53", "55", "57", "0A")
 _OF_CONNECTIONS = re.compile(r"Connection|Timeout")
 """Classes of exceptions whose messages contain no data of rows even if they have no SQLSTATE."""
 _OF_THE_SERVER = ("08", "28", "3D", "40", "53", "57P", "F0", "6", "70", "9", "S")
-"""States that concern the connection or the whole server, or that end by themselves. The last four are those of databases and drivers of their own,
-which may. Any other concerns the table that was asked for: it is locked, damaged, or has a value or a function that fails."""
+"""States that concern the connection or the whole server, or end by themselves. The last four are of single databases and drivers, and may
+be either. Any other concerns the table that was asked for: it is locked, damaged, or has a value or a function that fails."""
 
 
 class TableError(BlockedError):

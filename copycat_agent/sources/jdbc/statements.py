@@ -9,7 +9,6 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.extending import FatalError
 from copycat_agent.sources.jdbc.database import TableError
 from copycat_agent.sources.jdbc.drivers import kind_of
 
@@ -58,9 +57,9 @@ class Dialect(NamedTuple):
         return self.kind in ("mysql", "mariadb")
 
     def name(self, *parts: str) -> str:
-        """Returns a quoted name. Raises FatalError for one with a zero byte."""
+        """Returns a quoted name. Raises TableError for one with a zero byte."""
         if any("\0" in one for one in parts):
-            raise FatalError("a name in the database has a zero byte", "leave the table out")
+            raise TableError("a name in the database has a zero byte", "leave the table out")
         if self.is_mysql:
             return ".".join(f"`{one.replace('`', '``')}`" for one in parts)
         if self.kind == "sqlserver":
@@ -78,7 +77,7 @@ class Dialect(NamedTuple):
         return sign + re.sub(r"\\(?=\r?\n)", lambda _: f"\\' + {sign}'", quoted)  # a backslash at the end of a line would join two lines
 
     def value(self, value: Literal) -> str:
-        """Returns a literal to compare a column with. Raises FatalError if the type has none."""
+        """Returns a literal to compare a column with. Raises TableError if the type has none."""
         if isinstance(value, bool):
             return str(int(value)) if self.is_mysql or self.kind == "sqlserver" else str(value).upper()
         if isinstance(value, datetime):
@@ -88,7 +87,7 @@ class Dialect(NamedTuple):
         if isinstance(value, bytes):
             return self._bytes(value.hex())
         if not isinstance(value, int | float | Decimal | str):
-            raise FatalError(f"a key of type {type(value).__name__} cannot be compared", "set mode: bulk and partitions: 1")
+            raise TableError(f"a key of type {type(value).__name__} cannot be compared", "set mode: bulk and partitions: 1")
         return self.text(value) if isinstance(value, str) else f"{value:f}" if isinstance(value, Decimal) else str(value)
 
     def _bytes(self, digits: str) -> str:
