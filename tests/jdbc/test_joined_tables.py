@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.sources.jdbc import snapshot_reader, snapshots
-from copycat_agent.sources.jdbc.database import TableError
+from copycat_agent.sources.jdbc.database import TableError, TableInfo
+from copycat_agent.sources.jdbc.snapshots import SnapshotSql, window_of
+from copycat_agent.sources.jdbc.statements import Dialect
 from tests.jdbc.histories import OverPsycopg, Reader
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ PARTITIONED = f"""CREATE TABLE item {COLUMNS} PARTITION BY RANGE (id);
     CREATE TABLE low PARTITION OF item FOR VALUES FROM (0) TO (100)"""
 ATTACH = "ALTER TABLE item ATTACH PARTITION other FOR VALUES FROM (100) TO (200)"
 INHERIT = "ALTER TABLE other INHERIT item"
+OTHER = "CREATE TABLE other (id bigint, v bigint) PARTITION BY RANGE (id)"
 SWAP = "ALTER TABLE item RENAME TO old; ALTER TABLE other RENAME TO item"
 INCREMENTING: dict[str, Any] = {"mode": "incrementing", "batch_rows": 20}
 TIMESTAMP: dict[str, Any] = {"mode": "timestamp", "columns": {"timestamp": "ts"}, "batch_rows": 20}
@@ -163,3 +166,24 @@ def test_a_table_that_joins_waits_where_full_looks_fail_and_holds_up_nothing(
             assert sorted(reader.delivered) == [*OLD, 5]
         reader.drain(rng, monkeypatch)
     assert sorted(reader.delivered) == [*OLD, 5, *JOINED]
+
+
+FOREIGN = "CREATE FOREIGN DATA WRAPPER none; CREATE SERVER far FOREIGN DATA WRAPPER none"
+ARCHIVE = "CREATE FOREIGN TABLE archive PARTITION OF other FOR VALUES FROM (100) TO (200) SERVER far"
+
+
+@pytest.mark.parametrize("below", [f"{OTHER}; {ATTACH}; {ARCHIVE}", "CREATE FOREIGN TABLE archive () INHERITS (item) SERVER far"])
+def test_a_table_with_foreign_tables_below_it_is_refused(database: Database, below: str) -> None:
+    """Their rows have no transaction: new ones would never be seen. The server's wrapper is none, so the look cannot be run as a whole."""
+    partitioned = "PARTITION OF" in below
+    database.execute(f"{FOREIGN}; CREATE TABLE item (id bigint, v bigint) {'PARTITION BY RANGE (id)' if partitioned else ''}")
+    sql = SnapshotSql(Dialect("postgresql"), TableInfo(("public", "item"), (), ()), None, by_time=False)
+    answer = ["9", "0", "0", None, None, "", "1"]
+    with database.connect(autocommit=True) as reading:
+        ((nothing,),) = reading.execute(sql.foreign().encode())
+        assert window_of([*answer, nothing], None).tables == [1]
+        database.execute(below)
+        ((foreign,),) = reading.execute(sql.foreign().encode())
+    assert sql.look({"seen": None}, full=True).count(sql.foreign()) == 1
+    with pytest.raises(TableError, match="wrote them: archive;"):
+        window_of([*answer, foreign], None)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from copycat_agent.sources.jdbc.database import TableError
 from copycat_agent.sources.jdbc.statements import HIDDEN, Dialect, selected
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class SnapshotSql:
         self._dialect = dialect
         self._selected = selected(dialect, table, key_field)
         self._name = dialect.name(*table.name)
+        self._relation = f"{dialect.text(self._name)}::regclass"
         self._from = f"(SELECT txid_snapshot_xmax(txid_current_snapshot()) AS {_HIGH}) AS copycat_w, {self._name} AS {_TABLE}"
         raw = f"{_TABLE}.xmin::text::bigint"
         self._xid = f"(CASE WHEN {raw} < 3 THEN 0 ELSE {_HIGH} - 1 - mod({_HIGH} - 1 - {raw}, 4294967296) END)"
@@ -95,17 +97,25 @@ class SnapshotSql:
         known = "" if position.get("top") is None else f", {self._dialect.text(position['top'])}"
         soon = "c < now() + interval '1 day'" if self._is_time else "true"  # infinity as `top` would hide later rows from quick looks
         columns = "string_agg(concat_ws(' ', attnum, attname, atttypid, atttypmod), ',' ORDER BY attnum)"
-        relation = f"{self._dialect.text(self._name)}::regclass"
-        shape = f"SELECT md5({columns}) FROM pg_attribute WHERE attrelid = {relation} AND attnum > 0 AND NOT attisdropped"
+        shape = f"SELECT md5({columns}) FROM pg_attribute WHERE attrelid = {self._relation} AND attnum > 0 AND NOT attisdropped"
         low = "txid_snapshot_xmin(txid_current_snapshot())"
         new = f"SELECT {self._xid} AS x, {column} AS c FROM {self._from} WHERE {self._new(position, full=full, added=added)}"
-        below = f"SELECT {relation}::oid AS one UNION SELECT inhrelid FROM pg_inherits JOIN copycat_o ON inhparent = one"
-        tables = f"WITH RECURSIVE copycat_o AS ({below}) SELECT string_agg(one::text, ',' ORDER BY one) FROM copycat_o"
+        tables = self._joined("SELECT string_agg(one::text, ',' ORDER BY one) FROM copycat_o")
         return (
             f"SELECT {low}, count(*), count(*) FILTER (WHERE x < {low}), "
             f"array_to_string((array_agg(DISTINCT x) FILTER (WHERE x >= {low}))[1:{ALSO_MOST + 1}], ','), "
-            f"GREATEST(max(c) FILTER (WHERE {soon}){known})::text, ({shape}), ({tables}) FROM ({new}) AS copycat_r"
+            f"GREATEST(max(c) FILTER (WHERE {soon}){known})::text, ({shape}), ({tables}), ({self.foreign()}) FROM ({new}) AS copycat_r"
         )
+
+    def foreign(self) -> str:
+        """Returns the query for the names of foreign tables below the table: their rows have no transaction."""
+        names = "string_agg(one::regclass::text, ', ' ORDER BY one)"
+        return self._joined(f"SELECT {names} FROM copycat_o JOIN pg_class ON oid = one AND relkind = 'f'")
+
+    def _joined(self, query: str) -> str:
+        """Returns a query that has the oids of the table and of all below it as `one` of `copycat_o`."""
+        below = f"SELECT {self._relation}::oid AS one UNION SELECT inhrelid FROM pg_inherits JOIN copycat_o ON inhparent = one"
+        return f"WITH RECURSIVE copycat_o AS ({below}) {query}"
 
     def known(self, position: Position) -> Position:
         """Returns a position without values of a column that is no longer tracked."""
@@ -168,7 +178,11 @@ def window_of(row: Sequence[str | None], known: Set | None) -> SnapshotWindow:
     """Returns the window from the answer to `SnapshotSql.look`.
 
     If it has more than `ALSO_MOST` transactions, together with the `known` ones, only those below the oldest that runs are taken.
+    Raises TableError for a table with foreign tables below it.
     """
+    if foreign := row[7]:
+        words = f"foreign tables are part of it, and their rows do not say which transaction wrote them: {foreign}"
+        raise TableError(words, "leave the table out, or read it with source.query")
     low, rows, settled = int(row[0] or 0), int(row[1] or 0), int(row[2] or 0)
     also, tables = set(_numbers(row[3])), _numbers(row[6])
     if len(also | set(_above(known, low))) > ALSO_MOST:
