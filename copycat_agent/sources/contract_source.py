@@ -295,12 +295,12 @@ class ContractSource:
             self._next_look.is_wanted = True
 
     def end_timed_out(self, *, at_once: bool) -> float:
-        """Starts a look once it is due."""
+        """Starts a look once it is due, and what the last one told is saved: until then the source would tell the same again."""
         self._next_look.to_the_end = at_once
         now = time.monotonic()
         if self._looker.is_done:
             return -math.inf  # as soon as `scan` may be called
-        if self._next_look.is_wanted and not self._looker.is_busy and self._may_look(now):
+        if self._next_look.is_wanted and not (self._looker.is_busy or self._unsaved) and self._may_look(now):
             if now < self._next_look.not_before:
                 return self._next_look.not_before
             self._next_look.is_wanted, self._next_look.asked_at = False, now

@@ -286,6 +286,8 @@ def test_what_cannot_be_read_is_told_and_tried_again(journal: Path, tmp_path: Pa
     reading = Reading(journal, position={"cursor": "nonsense"})
     with pytest.raises(RetriableError, match="Failed to seek to cursor"):
         reading.read()
+    if setpriv := shutil.which("setpriv"):  # which would start, and fail
+        (tmp_path / "setpriv").symlink_to(setpriv)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BlockedError, match="journalctl is not there"):
         reading.read()

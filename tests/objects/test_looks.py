@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +18,7 @@ from copycat_agent.sources.objects.stores import KEY, ListedObject, ObjectNotifi
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from copycat_agent.extending import Finding
     from copycat_agent.sources.objects.blocks import BlockFile
@@ -33,6 +34,7 @@ class Shelf:
 
     prefix = ""
     lists_behind = True
+    refused: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self) -> None:
         self.objects: dict[str, ListedObject] = {}
@@ -308,6 +310,22 @@ def test_a_run_to_the_end_learns_what_became_of_an_object_that_cannot_be_read(
     agent.failing = set()
     agent.run(to_the_end=True)
     assert agent.read == ([] if what == "deleted" else ["a"])
+
+
+def test_a_version_that_replaces_one_that_cannot_be_read_waits_for_min_age_too(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(shelf, monkeypatch, min_age="90m")
+    now_ms = int(time.time() * 1000)
+    first = shelf.put("a", mtime_ms=now_ms - 10**8)
+    agent.look()
+    shelf.put("a", size=2, mtime_ms=now_ms, version="w")  # its writer goes on before it is read
+    agent.failing = {"a"}
+    agent.look()
+    agent.failing = set()
+    agent.run(5)
+    assert (agent.read, agent.lost) == ([], {first: "it was replaced before it was read to its end"}), "it is being written"
+    agent.clock.ahead_seconds = 7200
+    agent.run(5)
+    assert agent.read == ["a"]
 
 
 @pytest.mark.parametrize("ahead_seconds", [-86_400 * 400, 0, 3600])

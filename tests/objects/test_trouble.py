@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -17,12 +18,14 @@ from typer.testing import CliRunner
 from copycat_agent.bundle.redacting import known_secrets, redacted
 from copycat_agent.cli.main import app
 from copycat_agent.dev_broker import free_port
-from copycat_agent.extending import parse_address
+from copycat_agent.errors import BlockedError
+from copycat_agent.extending import Found, Troubled, parse_address
 from copycat_agent.sources.objects.arrow_store import ArrowStore
 from copycat_agent.sources.objects.blocks import ReplacedError
 from copycat_agent.sources.objects.listing_schedule import NameRange
 from copycat_agent.sources.objects.local_store import LocalStore
 from copycat_agent.sources.objects.objects_probe import probe_objects
+from copycat_agent.sources.objects.objects_source import ObjectsSource
 from copycat_agent.sources.objects.options import ObjectsOptions
 from copycat_agent.workbench.doctor.users import find_user
 from tests.rig.object_store import CREDENTIALS, ObjectStore
@@ -368,3 +371,25 @@ def test_other_file_systems_list_read_move_and_delete(tmp_path: Path) -> None:
     (root / "in" / "b").write_bytes(b"changed")
     with closing(store.open(found[0]._replace(size=7))) as file, pytest.raises(ReplacedError):
         file.read_at(0, 7)
+
+
+def test_a_directory_that_may_not_be_listed_is_told_and_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / "a").write_bytes(b"one\n")
+    os.utime(tmp_path / "a", (1, 1))
+    scandir = os.scandir
+
+    def refusing(path: str) -> Any:
+        if "lost+found" in path:
+            raise PermissionError(errno.EACCES, "Permission denied")  # root's rights do not let it be refused
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    options = ObjectsOptions(uri=f"file://{tmp_path}")
+    with closing(ObjectsSource(options)) as source:
+        assert [type(one) for one in source.look({}, to_the_end=False)] == [Troubled, Found]
+    with closing(ObjectsSource(options)) as source, pytest.raises(BlockedError, match=r"lost\+found/ cannot be listed"):
+        list(source.look({}, to_the_end=True))
+    left_out = options.model_copy(update={"exclude": ("lost+found/**",)})
+    with closing(ObjectsSource(left_out)) as source:
+        assert [type(one) for one in source.look({}, to_the_end=True)] == [Found]

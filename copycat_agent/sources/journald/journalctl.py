@@ -129,6 +129,10 @@ def _of_boot(match: Iterable[str], boot: str) -> list[str]:
     return joined
 
 
+def _missing() -> BlockedError:
+    return BlockedError(f"{COMMAND} is not there", "install systemd's package, or put journalctl into the agent's PATH")
+
+
 class JournalRun:
     """One process. It ends when its pipe is closed, with the thread that started it, and at `close`."""
 
@@ -141,12 +145,14 @@ class JournalRun:
         self._messages: deque[str] = deque(maxlen=3)
         self._partial_message = b""
         self.entries = ExportReader(self._chunks(), most_bytes)
+        if shutil.which(COMMAND) is None:  # setpriv would start, and fail
+            raise _missing()
         try:
             self._process = subprocess.Popen(
                 command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0
             )
         except FileNotFoundError:
-            raise BlockedError(f"{COMMAND} is not there", "install systemd's package, or put journalctl into the agent's PATH") from None
+            raise _missing() from None
         except OSError as error:
             raise RetriableError(f"{COMMAND} cannot be started: {error.strerror}", "it is tried again") from None
         assert self._process.stdout is not None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ class ArrowStore:
     """A `Store` for a directory tree or a bucket."""
 
     lists_behind = False
+    refused: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, address: Address) -> None:
         self._address = address

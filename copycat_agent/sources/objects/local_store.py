@@ -30,6 +30,7 @@ class LocalStore:
 
     def __init__(self, address: Address) -> None:
         self.prefix = directory_of(address.path) or "/"
+        self.refused: dict[str, str] = {}
 
     def shown(self, name: str) -> str:
         return f"file://{name}"
@@ -40,7 +41,10 @@ class LocalStore:
     def listed(self, names: NameRange) -> Iterator[ListedObject]:
         """Raises FileNotFoundError if the tree itself does not exist: a missing mount is no empty tree."""
         Path(self.prefix).stat()
-        yield from sorted(one for one in _files_below(self.prefix) if one.name in names)
+        refused: dict[str, str] = {}
+        found = sorted(one for one in _files_below(self.prefix, refused) if one.name in names)
+        self.refused = refused
+        yield from found
 
     def look(self, name: str, *, is_certain: bool = True) -> ListedObject:  # noqa: ARG002 - it always is
         with self._beneath(name) as path:
@@ -118,15 +122,31 @@ class LocalStore:
         raise NotImplementedError
 
 
-def _files_below(directory: str) -> Iterator[ListedObject]:
-    """Yields regular files. A directory that has vanished yields none; one that may not be listed raises."""
+@contextlib.contextmanager
+def _one_by_one(name: str, refused: dict[str, str]) -> Iterator[None]:
+    """Leaves out a name that has vanished; one that this user may not look at, or that is too long, is entered in `refused`."""
+    try:
+        yield
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG):
+            raise
+        refused[name] = error.strerror or str(error)
+
+
+def _files_below(directory: str, refused: dict[str, str]) -> Iterator[ListedObject]:
+    """Yields regular files. Raises if `directory` itself may not be listed; what may not be below it is in `refused` (`_one_by_one`)."""
     directories = [directory]
     while directories:
         found: list[os.DirEntry[str]] = []
-        with contextlib.suppress(FileNotFoundError), os.scandir(directories.pop()) as entries:
+        name = directories.pop()
+        with _one_by_one(name, refused), os.scandir(name) as entries:
             found = list(entries)
+        if directory in refused:
+            raise PermissionError(errno.EACCES, refused[directory])
         for one in found:
-            with contextlib.suppress(FileNotFoundError):
+            with _one_by_one(one.path, refused):
                 if one.is_dir(follow_symlinks=False):
                     directories.append(f"{one.path}/")
                 elif one.is_file(follow_symlinks=False):

@@ -7,6 +7,7 @@ the names in order; it stops while many objects wait to be read, and later resum
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import math
 import time
@@ -59,6 +60,8 @@ FUTURE_MOST = 100_000
 """So many objects whose time lies in the future are watched at a time."""
 FUTURE_SECONDS = 86_400.0
 """One that was not seen for so long, and for two full listings, is no longer watched."""
+REFUSED_SHOWN = 20
+"""Most directories that are told because they cannot be listed."""
 _BEGUN = "begun"
 _DELETED = "it was deleted before it was read to its end"
 _REPLACED = "it was replaced before it was read to its end"
@@ -140,11 +143,12 @@ class ObjectsSource:
         if self._cleanup.left:
             yield self._trouble_of_cleanup()
         failing = {key for key in self._known if key in saved and saved[key]["failed"]}
-        self._check(failing, saved.get(_BEGUN, -1))
+        self._check(rows, failing, saved.get(_BEGUN, -1), to_the_end=to_the_end)
         try:
             self._list(rows, failing, saved.get(_BEGUN, -1), to_the_end=to_the_end)
         except OSError as error:
             raise self.failure(self._address, error) from None
+        yield from self._left_alone(to_the_end=to_the_end)
         if self._notices.trouble:
             yield Troubled("source.notify", self._notices.trouble)
         yield from self._remember(0.0 if to_the_end else max(TIME_SECONDS, self._min_age))
@@ -153,6 +157,17 @@ class ObjectsSource:
         for key, found in self._known.items():
             if key not in self._lost and key not in gone:
                 yield self._found(key, found)
+
+    def _left_alone(self, *, to_the_end: bool) -> Iterator[Troubled]:
+        """Tells what the last listing left out. A run to the end would end without it: raises BlockedError."""
+        wanted = (
+            (name, why) for name, why in self._store.refused.items() if not excluded_by(self._options.exclude, self._below(f"{name}x"))
+        )
+        refused = [(self._store.shown(name), why) for name, why in itertools.islice(wanted, REFUSED_SHOWN)]
+        if refused and to_the_end:
+            name, why = refused[0]
+            raise BlockedError(f"{name} cannot be listed: {why}", "give this user the right to list it")
+        yield from (Troubled(name, f"it cannot be listed, and what is in it is not read: {why}") for name, why in refused)
 
     def _begin_at_end(self) -> Iterator[Finding]:
         """Skips what is there: old objects by their time, those of the last day one by one.
@@ -216,9 +231,9 @@ class ObjectsSource:
         newest_ms = min(max(one.mtime_ms for one in known), now_ms) if len(known) == len(done) else now_ms
         yield from self._memory.add(map(id_of, done), newest_ms, max((one.name for one in known), default=""))
 
-    def _check(self, failing: Collection[str], begun_ms: int) -> None:
+    def _check(self, rows: Mapping[str, bool], failing: Collection[str], begun_ms: int, *, to_the_end: bool) -> None:
         """Checks objects that could not be read: the next listing of them may be far, and a run to the end lists once."""
-        now = time.monotonic()
+        now, min_age = time.monotonic(), self._min_age_in(to_the_end=to_the_end)
         self._checked_at = {key: self._checked_at.get(key, -math.inf) for key in failing if key not in self._lost}
         due = sorted((at, key) for key, at in self._checked_at.items() if now - at >= CHECK_SECONDS)
         self._checked_at.update({key: now for _, key in due[:CHECKS]})
@@ -230,14 +245,19 @@ class ObjectsSource:
                 if one is None:
                     self._lost[key] = _DELETED
                 elif key_of(one) != key:
-                    self._meet(one, {}, begun_ms)
+                    self._lost[key] = _REPLACED
+                    if self._is_settled(one, min_age, begun_ms):  # else a listing meets it once nobody writes to it
+                        self._meet(one, rows, begun_ms)
+
+    def _min_age_in(self, *, to_the_end: bool) -> float:
+        return 0.0 if to_the_end else self._min_age
 
     def _list(self, rows: Mapping[str, bool], failing: Collection[str], begun_ms: int, *, to_the_end: bool) -> None:
         waiting = sum(not rows.get(key, False) for key in self._known) - min(len(failing), FAILING_MOST)
         if waiting > WAITING_MOST // 2:
             return
         now = time.monotonic()
-        min_age = 0.0 if to_the_end else self._min_age
+        min_age = self._min_age_in(to_the_end=to_the_end)
         old_ms = (time.time() - self._options.look_back) * 1000
         expires = now - FUTURE_SECONDS - 2 * self._options.relist
         if self._future and next(iter(self._future.values())).seen < expires:
@@ -305,9 +325,12 @@ class ObjectsSource:
 
     def is_wanted(self, name: str) -> bool:
         """Returns whether the definition includes this name."""
-        path = "/" + name.removeprefix(self._store.prefix)
+        path = self._below(name)
         is_below = name.startswith(self._store.prefix) and not name.endswith("/")
         return is_below and bool(excluded_by(self._options.pattern, path)) and not excluded_by(self._options.exclude, path)
+
+    def _below(self, name: str) -> str:
+        return "/" + name.removeprefix(self._store.prefix)
 
     def _is_new(self, key: str, found: ListedObject, begun_ms: int) -> bool:
         was_read = id_of(key) in self._memory or self._memory.is_forgotten(found.name, found.mtime_ms)

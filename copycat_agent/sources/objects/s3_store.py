@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
@@ -69,6 +70,7 @@ class S3Store:
     """A `Store` for a bucket."""
 
     lists_behind = True
+    refused: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, address: Address) -> None:
         options = dict(parse_qsl(address.query, keep_blank_values=True))

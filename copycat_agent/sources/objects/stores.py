@@ -6,7 +6,7 @@ All failures are OSErrors whose `strerror` may be shown to people: it names the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -68,6 +68,10 @@ class Store(Protocol):
     @property
     def lists_behind(self) -> bool:
         """Whether listing the names after a given one costs less than listing all."""
+
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """The directories, and files, that the last listing left out because nobody lets this user look at them, and why."""
 
     def shown(self, name: str) -> str:
         """Returns an object's address, for people and templates."""

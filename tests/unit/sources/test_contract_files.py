@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -237,6 +238,22 @@ def test_what_a_source_remembers_is_saved_given_back_and_nobody_s_file() -> None
     shelf.tells = [Gone("m")]
     later.look()
     assert later.saved == {}
+
+
+def test_no_look_begins_before_what_the_last_one_told_is_saved() -> None:
+    shelf = Shelf()
+    shelf.tells = [Remembered("m", 1)]
+    rig = Rig(shelf)
+    rig.source.scan()
+    wait_until(lambda: rig.source.end_timed_out(at_once=False) and rig.source.needs_scan, 30)
+    changes = rig.source.scan()
+    for _ in range(3):
+        assert rig.source.scan().offsets == {}
+        assert rig.source.end_timed_out(at_once=False) == math.inf, "it would be told once more at each poll"
+    rig.save((), changes)
+    shelf.tells = []
+    rig.look()
+    assert shelf.saved == {"m": 1}
 
 
 def test_a_file_that_cannot_be_read_is_tried_again_once_it_is_found_again() -> None:
