@@ -114,10 +114,6 @@ class Logins:
         self._key = os.urandom(32)
         self._remembered: dict[bytes, Role] = {}
 
-    def allow(self, authorization: str | None) -> bool:
-        """Returns whether this header names a user with the right password."""
-        return self.role_of(authorization) is not None
-
     def role_of(self, authorization: str | None) -> Role | None:
         """Returns the role of the user that this header names with the right password, None otherwise.
 

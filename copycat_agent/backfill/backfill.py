@@ -229,8 +229,6 @@ class Backfill:
             self._renames = _renames(job, agent, self.store)
             self.worker = Worker(self.store, executor, watcher, until_idle=True, accounts=True, tracked=True, make_source=job.make_source)
             self._undo = undo.pop_all()
-        self.carries_on = bool(self.store.accounts(self.definition.name))
-        """Whether there is an account of an earlier part of this run."""
 
     def __enter__(self) -> Self:
         self.worker.apply([self.definition], self._renames.taken, self._renames.earlier)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from copycat_agent.logs import Log
 from copycat_agent.model import Account, SourceOffset, SourcePartition, SplitResult
 from copycat_agent.options import DeliveryOptions, SourceOptions
 from copycat_agent.sources import Changes, FileView, Lag, Offsets, Plan, Source, SourceKind
-from copycat_agent.sources.base import FileDetail
+from copycat_agent.sources.base import UnwatchedSource
 from copycat_agent.sources.log_file.rotation import log_of
 from copycat_agent.sources.planner import PER_BATCH, READY, Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir.outcomes import damage_loss
@@ -42,11 +42,9 @@ def maker(kind: SourceKind, paths: Sequence[str], delivered: EarlierDeliveries |
     return make
 
 
-class _PathSource:
+class _PathSource(UnwatchedSource):
     """A `sources.base.Source`."""
 
-    directories: Collection[str] = ()
-    scan_seconds = 3600.0
     needs_scan = False
 
     def __init__(  # noqa: PLR0913 - the arguments of `SourceKind.make`, and the files
@@ -161,10 +159,6 @@ class _PathSource:
             for before, file in itertools.pairwise(line):
                 file.after, before.before = before, file
 
-    def wake(self, paths: Collection[str]) -> bool:
-        del paths
-        return True
-
     def plan(self, shares: int) -> Plan:
         """Returns as many files as make a batch, and no more than this task's share of those that can be read now."""
         firsts = self._planner.ready((file for file in self._waiting.values() if file.is_first), shares)
@@ -262,19 +256,8 @@ class _PathSource:
     def drained(self) -> bool:
         return self._is_met and not self._waiting
 
-    def finalise(self) -> None:
-        """Does nothing: the files are final from the beginning."""
-
     def files(self) -> tuple[FileView, ...]:
         return tuple(file.view() for _, file in sorted(self._files.items(), key=lambda one: one[1].path))
-
-    def passed_over(self) -> Mapping[str, str]:
-        return {}
-
-    def look_closely(self, path: str, most_bytes: int) -> FileDetail | None:
-        """Returns None: not used for these files."""
-        del path, most_bytes
-        return None
 
     def lag(self) -> Lag:
         """Returns the lag; files that are left out count as troubled."""

@@ -116,7 +116,7 @@ class TopScreen:
         above = _lines(console, head)[: max(1, console.height // _HEAD_SHARE)]
         if self.opened:
             one = look.agent.connectors[names.index(self.opened)]
-            above += _lines(console, Group(Text(), _title(one)))
+            above += _lines(console, Group(Text(), Text.assemble((visible(one["name"]), "bold"), "  ", state_text(one))))
             return self._fitted(console, above, _lines(console, Group(*_opened(one, look, console.width, now))), _OPEN_KEYS)
         chosen = self._number(names)
         table = connectors_table(look.agent.connectors, look.agent.rates, now, console.width, look.lines, chosen if names else None)
@@ -157,10 +157,6 @@ def _moved(key: KeyPress, at: int, length: int, page: int) -> int:
 
 def _lines(console: Console, what: RenderableType) -> Drawn:
     return console.render_lines(what, console.options.update(height=None), pad=False)
-
-
-def _title(one: Mapping[str, Any]) -> Text:
-    return Text.assemble((visible(one["name"]), "bold"), "  ", state_text(one))
 
 
 def _opened(one: Mapping[str, Any], look: TopSnapshot, width: int, now: float) -> list[RenderableType]:

@@ -17,6 +17,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet  # type: ignore[imp
 from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
 from grpc_tools import _protoc_compiler, protoc
 
+from copycat_agent.converters.avro_numbers import varint
 from copycat_agent.converters.base import BadSchemaError, ConverterProblem, Reference, RegistrySchema, Site
 from copycat_agent.converters.proto_fields import writer_of
 from copycat_agent.converters.schema_forms import Key, Scalar, SchemaForm, Writer, referred
@@ -113,16 +114,7 @@ def message_indexes(message: Descriptor) -> bytes:
         current = outer
     if path == [0]:
         return b"\0"
-    return b"".join(_zigzag(number) for number in (len(path), *path))
-
-
-def _zigzag(number: int) -> bytes:
-    number <<= 1
-    out = bytearray()
-    while number > 127:  # noqa: PLR2004 - seven bits
-        out.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*out, number])
+    return b"".join(map(varint, (len(path), *path)))
 
 
 class ProtoForm(SchemaForm):

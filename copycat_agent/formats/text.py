@@ -233,12 +233,9 @@ class Encoding:
             return self.behind_start
         head = read(0, MARK_BYTES)
         for codec, mark in _MARKS:
-            if head.startswith(mark) and self._allows(codec):
+            if head.startswith(mark) and (self._name == "auto" or codec.startswith(self._name)):
                 return self._layout(codec, mark)
         return self._plain
-
-    def _allows(self, codec: str) -> bool:
-        return self._name == "auto" or codec.startswith(self._name)
 
     def _layout(self, codec: str, mark: bytes) -> Layout:
         return _layout(codec, mark, self._delimiter, is_raw=self._is_raw)

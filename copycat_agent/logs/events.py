@@ -196,7 +196,7 @@ class RepeatFilter:
         variant = hash(repr(sorted(event.fields.items())))
         window = self._windows.get(key)
         if window is None:
-            due += self._make_room()
+            due += self._end_while(lambda _: len(self._windows) >= REPEAT_EVENTS)
             self._windows[key] = _RepeatWindow(self._clock(), {variant}, event)
             return [*due, event]
         if variant in window.seen or len(window.seen) >= REPEAT_VARIANTS:
@@ -219,9 +219,6 @@ class RepeatFilter:
         """How long until a count has to be written; None if nothing is counted."""
         start = next((window.start for window in self._windows.values() if window.suppressed), None)
         return None if start is None else max(0.0, start + REPEAT_SECONDS - self._clock())
-
-    def _make_room(self) -> list[Event]:
-        return self._end_while(lambda _: len(self._windows) >= REPEAT_EVENTS)
 
     def _end_while(self, is_over: Callable[[_RepeatWindow], bool]) -> list[Event]:
         ended = []

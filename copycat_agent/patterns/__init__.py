@@ -83,7 +83,6 @@ class Match(Protocol):
     """The result of a match, with the interface of `re.Match`."""
 
     lastindex: int | None
-    lastgroup: str | None
 
     def group(self, group: int | str = 0, /) -> Any:  # noqa: ANN401 - a text, None for a group that took no part
         """Returns what the group matched."""

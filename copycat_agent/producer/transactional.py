@@ -167,7 +167,7 @@ class KafkaSteps:
             error = message.error()
             is_held = error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - its spelling
             if error is None and following <= end:
-                entries.append(_entry(message))
+                entries.append(Entry(message.key() or b"", message.value(), message.offset() or 0))
                 deadline = time.monotonic() + STALL_SECONDS
             if len(entries) > most:
                 entries = _latest(entries)
@@ -224,10 +224,6 @@ def _offset_after(message: Message) -> int:
     """Returns `offset_after`; 0 where the group is refused, which this reader names only because it has to."""
     error = message.error()
     return 0 if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED else offset_after(message)
-
-
-def _entry(message: Message) -> Entry:
-    return Entry(message.key() or b"", message.value(), message.offset() or 0)
 
 
 def _latest(entries: list[Entry]) -> list[Entry]:

@@ -197,6 +197,29 @@ class Source(Protocol):
         """Closes every file."""
 
 
+class UnwatchedSource:
+    """What a `Source` has that watches no directory, and whose records are whole: no event wakes it, and no last line waits."""
+
+    directories: Collection[str] = ()
+    scan_seconds = 3600.0
+
+    def wake(self, paths: Collection[str]) -> bool:
+        """Returns True: nothing is known by paths."""
+        del paths
+        return True
+
+    def finalise(self) -> None:
+        """Does nothing: records are whole from the beginning."""
+
+    def passed_over(self) -> Mapping[str, str]:
+        return {}
+
+    def look_closely(self, path: str, most_bytes: int) -> FileDetail | None:
+        """Returns None: nobody asks for these files."""
+        del path, most_bytes
+        return None
+
+
 class DescriptorStore(Protocol):
     """Keeps open files for the next process of the service. Thread-safe, shared by all connectors; `owner` is a connector's name."""
 

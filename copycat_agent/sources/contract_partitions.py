@@ -64,21 +64,14 @@ class KnownPartition:
 class PartitionKind(Protocol):
     """How the offsets of one kind of partition are made and interpreted."""
 
-    @property
-    def most_per_batch(self) -> int | None:
-        """Most partitions in one batch; None for no limit."""
-
-    @property
-    def least_seconds(self) -> float:
-        """Seconds that a batch may take even if `delivery.max_batch_time` is shorter."""
-
-    @property
-    def tells_lag(self) -> bool:
-        """Whether a look yields the lag, and is useful even while all partitions have something to read."""
-
-    @property
-    def takes_turns(self) -> bool:
-        """Whether a partition that was read and has more goes behind all others."""
+    most_per_batch: int | None = None
+    """Most partitions in one batch; None for no limit."""
+    least_seconds: float = 0.0
+    """Seconds that a batch may take even if `delivery.max_batch_time` is shorter."""
+    tells_lag: bool = False
+    """Whether a look yields the lag, and is useful even while all partitions have something to read."""
+    takes_turns: bool = True
+    """Whether a partition that was read and has more goes behind all others."""
 
     def is_position(self, offset: SourceOffset) -> bool:
         """Returns whether a saved row belongs to a partition of this kind."""
@@ -103,6 +96,8 @@ class PartitionKind(Protocol):
 
     def behind_of(self, found: Found, position: Position) -> int | None:
         """Returns the number of records from `position` to the end; None if unknown."""
+        del found, position
+        return None
 
     def split_of(self, known: KnownPartition) -> Split:
         """Returns a split for a task to read `known.next`."""
@@ -117,13 +112,8 @@ class PartitionKind(Protocol):
         """Returns the partition as it is shown to people."""
 
 
-class RecordPartitions:
+class RecordPartitions(PartitionKind):
     """Partitions of records with positions of their own."""
-
-    most_per_batch: int | None = None
-    least_seconds = 0.0
-    takes_turns = True
-    tells_lag = False
 
     def __init__(self, source: AuthorSource, most_bytes: int = 0) -> None:
         """`most_bytes` limits a stretch that must go in one batch, unless the source sets its own limit."""
@@ -154,10 +144,6 @@ class RecordPartitions:
     def unread_of(self, found: Found, offset: SourceOffset) -> int:
         del offset
         return found.unread
-
-    def behind_of(self, found: Found, position: Position) -> int | None:
-        del found, position
-        return None
 
     def split_of(self, known: KnownPartition) -> Split:
         assert known.next is not None
@@ -194,13 +180,11 @@ class OffsetPartitions(RecordPartitions):
         return replace(split, offset=replace(split.offset, position=split.stretch.start))
 
 
-class FilePartitions:
+class FilePartitions(PartitionKind):
     """Whole files, which never change. A replaced file is another partition."""
 
     most_per_batch = FILES_PER_BATCH
-    least_seconds = 0.0
     takes_turns = False
-    tells_lag = False
 
     def __init__(self, *, counts_records: bool) -> None:
         """`counts_records`: the format's positions are record numbers, not bytes."""
@@ -228,10 +212,6 @@ class FilePartitions:
         """Returns the whole size for a packed file, or one with record numbers, until it is read to its end."""
         counts_other = self._counts_records or bool(offset.compression)
         return found.size if counts_other else max(0, found.size - offset.position)
-
-    def behind_of(self, found: Found, position: Position) -> int | None:
-        del found, position
-        return None
 
     def split_of(self, known: KnownPartition) -> Split:
         assert known.next is not None

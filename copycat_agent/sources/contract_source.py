@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, FileError, RetriableError
 from copycat_agent.model import Account, SourceOffset, SourcePartition, SplitResult
 from copycat_agent.registry import FAULT, described
-from copycat_agent.sources.base import FileDetail, FileView, Lag, Offsets, Plan
+from copycat_agent.sources.base import FileDetail, FileView, Lag, Offsets, Plan, UnwatchedSource
 from copycat_agent.sources.contract import Gone, Remembered, Troubled, as_text, from_text
 from copycat_agent.sources.contract_partitions import KnownPartition, PartitionKind
 from copycat_agent.sources.contract_threads import WHOLE_SECONDS, LookThread
@@ -53,10 +53,8 @@ class _NextLook:
     """Whether a run to the end has read everything, so that no further look is needed."""
 
 
-class ContractSource:
+class ContractSource(UnwatchedSource):
     """A `base.Source` that drives an author's source."""
-
-    directories: Collection[str] = ()
 
     def __init__(
         self,
@@ -193,11 +191,6 @@ class ContractSource:
             known.unread_since_ms = 0
         elif not known.unread_since_ms:
             known.unread_since_ms = int(time.time() * 1000)
-
-    def wake(self, paths: Collection[str]) -> bool:
-        """Ignores file events: there are no files."""
-        del paths
-        return True
 
     def plan(self, shares: int) -> Plan:
         ready = self._planner.ready((one for one in self._turns if one.next is not None and not one.met), shares)
@@ -338,16 +331,10 @@ class ContractSource:
         self._next_look.is_over = self._next_look.to_the_end
         return True
 
-    def finalise(self) -> None:
-        """Does nothing: records are always whole."""
-
     def files(self) -> tuple[FileView, ...]:
         """Returns the partitions, and an entry for each `Troubled`."""
         troubled = [FileView(name, "", 0, 0, 0, "failing", is_open=False, why=why) for name, why in self._troubles.items()]
         return tuple(sorted([*troubled, *map(self._kind.view_of, self._known.values())], key=lambda view: (view.path, view.key)))
-
-    def passed_over(self) -> Mapping[str, str]:
-        return {}
 
     def look_closely(self, path: str, most_bytes: int) -> FileDetail | None:
         """Returns details of the partition with the name or key `path`; None if there is none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import FileError
 from copycat_agent.model import Account, SourceOffset, SourcePartition, Split, SplitResult
-from copycat_agent.sources.base import FileDetail, FileState, FileView, Lag, Offsets, Plan, Source, SourceKind
+from copycat_agent.sources.base import FileState, FileView, Lag, Offsets, Plan, Source, SourceKind, UnwatchedSource
 from copycat_agent.sources.files.packing.compressions import MAGIC_BYTES
 from copycat_agent.sources.files.packing.unpacking import asks_head, codec_of
 from copycat_agent.sources.files.paths.matching import excluded_by
@@ -95,11 +95,9 @@ class _RemoteProgress:
         return not self.offset.done and self.backoff.errors < HOPELESS_ERRORS
 
 
-class RemoteFilesSource:
+class RemoteFilesSource(UnwatchedSource):
     """A `base.Source` of files that were listed once."""
 
-    directories: Collection[str] = ()
-    scan_seconds = 3600.0
     needs_scan = False
 
     def __init__(
@@ -155,10 +153,6 @@ class RemoteFilesSource:
             changes.offsets.setdefault(one.partition, one.offset)
             changes.accounts[one.partition] = Account(path=one.file.address.shown, state="failed", why=one.why)
         return self._unsaved.add(changes)
-
-    def wake(self, paths: Collection[str]) -> bool:
-        del paths
-        return True
 
     def plan(self, shares: int) -> Plan:
         ready = self._planner.ready((one for one in self._files.values() if one.is_wanted), shares)
@@ -266,18 +260,8 @@ class RemoteFilesSource:
     def drained(self) -> bool:
         return not (self._planner.in_flight or any(one.is_wanted for one in self._files.values()))
 
-    def finalise(self) -> None:
-        """Does nothing: every file is complete."""
-
     def files(self) -> tuple[FileView, ...]:
         return tuple(sorted(_view(one, is_open=key in self._planner.in_flight) for key, one in self._files.items()))
-
-    def passed_over(self) -> Mapping[str, str]:
-        return {}
-
-    def look_closely(self, path: str, most_bytes: int) -> FileDetail | None:
-        del path, most_bytes
-        return None
 
     def lag(self) -> Lag:
         unread = [one for one in self._files.values() if not one.offset.done]

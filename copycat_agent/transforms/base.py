@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from copycat_agent.errors import CopycatError, DataError, FatalError
 from copycat_agent.formats.draft import Draft
 from copycat_agent.model import Column
-from copycat_agent.options import Field, TransformOptions
+from copycat_agent.options import BeforeValidator, Field, TransformOptions
 from copycat_agent.registry import FAULT, ProviderGuard, blamed, described, wrong_kind
 from copycat_agent.templates import SplitMeta
 from copycat_agent.transforms.match import Condition, Matcher, Predicate
@@ -43,6 +43,15 @@ class Steady:
     def bind(self, meta: SplitMeta) -> Step:
         del meta
         return self.step
+
+
+def in_short(option: str, kinds: Any, forms: Any) -> BeforeValidator:  # noqa: ANN401 - types
+    """Lets a value of `kinds` stand for options with only this one. `forms`: the type of both forms, for the JSON Schema."""
+
+    def long_form(value: object) -> object:
+        return {option: value} if isinstance(value, kinds) and not isinstance(value, bool) else value
+
+    return BeforeValidator(long_form, json_schema_input_type=forms)
 
 
 OnError = Literal["dlq", "keep", "drop", "stop"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from copycat_agent.formats.draft import Draft
-from copycat_agent.options import BeforeValidator, Field, Options
+from copycat_agent.options import Field, Options
 from copycat_agent.templates import SplitMeta, compile_path, scalar_text
-from copycat_agent.transforms.base import Columns, Steady, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, Step, StepOptions, Transform, TransformKind, in_short
 from copycat_agent.transforms.match import Condition, Matcher, compile_matcher
 from copycat_agent.transforms.paths import FieldName
 
@@ -63,14 +63,10 @@ class SampleSettings(Options):
     )
 
 
-def _as_settings(value: object) -> object:
-    return {"rate": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
 class SampleOptions(StepOptions):
     """A part of the records goes on."""
 
-    sample: Annotated[SampleSettings, BeforeValidator(_as_settings, json_schema_input_type=float | SampleSettings)] = Field(
+    sample: Annotated[SampleSettings, in_short("rate", int | float, float | SampleSettings)] = Field(
         description="`sample: 0.1` lets one record in ten go on; the others are dropped. By the record's place in its file, or by a key: "
         "what is read again is chosen again."
     )

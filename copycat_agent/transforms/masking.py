@@ -14,7 +14,7 @@ from copycat_agent.options import BeforeValidator, Field, Options, Regex, Secret
 from copycat_agent.patterns import Match, compile_pattern
 from copycat_agent.sql_types import element_of, struct_fields, struct_of
 from copycat_agent.templates import MISSING, scalar_text
-from copycat_agent.transforms.base import Columns, Steady, Step, StepOptions, Transform, TransformKind, known
+from copycat_agent.transforms.base import Columns, Steady, Step, StepOptions, Transform, TransformKind, in_short, known
 from copycat_agent.transforms.paths import (
     Change,
     FieldName,
@@ -92,14 +92,10 @@ class HashSettings(Options):
             raise ValueError(msg)
 
 
-def _as_settings(value: object) -> object:
-    return {"field": value} if isinstance(value, str | tuple) else value
-
-
 class HashOptions(StepOptions):
     """Values become digests."""
 
-    hash: Annotated[HashSettings, BeforeValidator(_as_settings, json_schema_input_type=str | list[str] | HashSettings)] = Field(
+    hash: Annotated[HashSettings, in_short("field", str | tuple, str | list[str] | HashSettings)] = Field(
         description="`hash: email` replaces the field by its SHA-256. A text is hashed as UTF-8, a number as it is written, an object or a "
         "list as its JSON with sorted keys; a path leads into the objects of a list. What cannot be hashed is hidden."
     )
@@ -183,11 +179,7 @@ class MaskRule(Options):
     )
 
 
-def _as_rule(value: object) -> object:
-    return {"pattern": value} if isinstance(value, str) else value
-
-
-_Rule = Annotated[MaskRule, BeforeValidator(_as_rule, json_schema_input_type=str | MaskRule)]
+_Rule = Annotated[MaskRule, in_short("pattern", str, str | MaskRule)]
 _Rules = dict[FieldName, _Rule]
 
 

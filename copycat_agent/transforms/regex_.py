@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 from copycat_agent.errors import DataError
 from copycat_agent.model import Column
-from copycat_agent.options import BeforeValidator, Field, OneOrMore, Options, Regex
+from copycat_agent.options import Field, OneOrMore, Options, Regex
 from copycat_agent.patterns import Match, Pattern, compile_pattern
 from copycat_agent.templates import compile_path, scalar_text
-from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind, known
+from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind, in_short, known
 from copycat_agent.transforms.parsing import Parse, ParseOptions, parse_step, parsed_columns
 from copycat_agent.transforms.paths import FieldName, apart, changing, type_at, with_type
 
@@ -42,15 +42,10 @@ class RegexOptions(ParseOptions):
             check_groups(compile_pattern(text))
 
 
-def as_pattern(value: object) -> object:
-    """Returns `regex: RE` and `regex: [RE, RE]` in their long form."""
-    return {"pattern": value} if isinstance(value, str | list | tuple) else value
-
-
 class RegexStepOptions(StepOptions):
     """Parses text with a regular expression."""
 
-    regex: Annotated[RegexOptions, BeforeValidator(as_pattern, json_schema_input_type=str | RegexOptions)] = Field(
+    regex: Annotated[RegexOptions, in_short("pattern", str | list | tuple, str | RegexOptions)] = Field(
         description="Parses text by a regular expression: its named groups become fields. A pattern, or {pattern, field, into, "
         "keep_source}."
     )

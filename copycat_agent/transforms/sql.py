@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 from copycat_agent.model import Column
-from copycat_agent.options import BeforeValidator, Field, Options, TransformOptions
+from copycat_agent.options import Field, Options, TransformOptions
 from copycat_agent.sql_types import element_of, map_of, parse_type, quoted, struct_fields
 from copycat_agent.templates import SplitMeta
-from copycat_agent.transforms.base import Columns, Step, StepOptions, TransformKind
+from copycat_agent.transforms.base import Columns, Step, StepOptions, TransformKind, in_short
 
 _WORDS = frozenset(
     ("string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz", "binary")
@@ -92,14 +92,10 @@ class QueryOptions(Options):
             columns_of(self.schema_)
 
 
-def _as_query(value: object) -> object:
-    return {"query": value} if isinstance(value, str) else value
-
-
 class SqlOptions(StepOptions):
     """A query in Spark SQL over the records."""
 
-    sql: Annotated[QueryOptions, BeforeValidator(_as_query, json_schema_input_type=str | QueryOptions)] = Field(
+    sql: Annotated[QueryOptions, in_short("query", str, str | QueryOptions)] = Field(
         description="A Spark SQL query over the table records; what it selects becomes the record's fields. The connector's batches "
         "become Spark jobs, about one a second: see the costs in the documentation before you prefer it to the other steps."
     )

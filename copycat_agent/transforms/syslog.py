@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal
 
 from copycat_agent.errors import DataError
 from copycat_agent.model import Column
-from copycat_agent.options import BeforeValidator, Field
+from copycat_agent.options import Field
 from copycat_agent.templates import SplitMeta
-from copycat_agent.transforms.base import Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Step, StepOptions, Transform, TransformKind, in_short
 from copycat_agent.transforms.clocks import LOCAL
 from copycat_agent.transforms.parsing import Dated, ParseOptions, dated_step, parsed_columns
 from copycat_agent.transforms.times import TimeFormats, ZoneWord, compile_times
@@ -74,14 +74,10 @@ class SyslogOptions(ParseOptions):
     )
 
 
-def _as_options(value: object) -> object:
-    return {"format": value} if isinstance(value, str) else value
-
-
 class SyslogStepOptions(StepOptions):
     """Parses syslog."""
 
-    syslog: Annotated[SyslogOptions, BeforeValidator(_as_options, json_schema_input_type=str | SyslogOptions)] = Field(
+    syslog: Annotated[SyslogOptions, in_short("format", str, str | SyslogOptions)] = Field(
         description="Parses syslog, RFC 5424 and RFC 3164, into timestamp, hostname, facility, severity, appname, procid, msgid, "
         "structured_data and message. Sets the record's time. {format, zone, field, into, keep_source}."
     )

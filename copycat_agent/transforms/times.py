@@ -13,7 +13,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.formats.draft import Draft
 from copycat_agent.options import AfterValidator, BeforeValidator, Field, OneOrMore, Options
 from copycat_agent.templates import MISSING, SplitMeta
-from copycat_agent.transforms.base import Columns, Step, StepOptions, TransformKind, known
+from copycat_agent.transforms.base import Columns, Step, StepOptions, TransformKind, in_short, known
 from copycat_agent.transforms.clocks import LOCAL, MICRO, ClockTime, Read, find_zone, offset_in
 from copycat_agent.transforms.paths import FieldName, finder, putter, with_type
 from copycat_agent.transforms.time_layouts import EPOCH_UNITS, NAMES
@@ -227,14 +227,10 @@ class TimestampParse(Options):
     )
 
 
-def _as_parse(value: object) -> object:
-    return {"field": value} if isinstance(value, str) else value
-
-
 class TimestampOptions(StepOptions):
     """The time of the event."""
 
-    timestamp: Annotated[TimestampParse, BeforeValidator(_as_parse, json_schema_input_type=str | TimestampParse)] = Field(
+    timestamp: Annotated[TimestampParse, in_short("field", str, str | TimestampParse)] = Field(
         description="Makes a field the record's time, for `record.timestamp: event` and {@timestamp}. A field's name, or {field, format, "
         "zone, into, as}."
     )

@@ -172,7 +172,7 @@ def test_a_line_for_the_file_of_users_is_made_without_the_password_on_a_command_
     assert done.exit_code == 0
     (tmp_path / "users").write_text(done.stdout)
     known = logins(str(tmp_path / "users"))()
-    assert known.allow("Basic cHJvbWV0aGV1czpzM2NyZXQ=")
+    assert known.role_of("Basic cHJvbWV0aGV1czpzM2NyZXQ=")
     assert "s3cret" not in done.stdout
     assert known.role_of("Basic cHJvbWV0aGV1czpzM2NyZXQ=") == "view"
     operating = CliRunner().invoke(app, ["passwd", "prometheus", "--role", "operate"], input="s3cret\n")

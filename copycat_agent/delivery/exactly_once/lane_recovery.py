@@ -114,9 +114,8 @@ def results_from_kafka(batch: Batch, before: Results, snapshot: LaneSnapshot) ->
     assert isinstance(plan, LanePlan), "a transaction has a lane"
     found = _positions(plan, batch, snapshot)
     state = LaneOutcome("committed" if found else "undone", snapshot.heads[plan.lane.number])
-    results = [
-        _committed_result(split, found.get(split.partition)) if found else _undone_result(one) for split, one in _pairs(batch, before)
-    ]
+    pairs = zip(batch.splits, before, strict=True)
+    results = [_committed_result(split, found.get(split.partition)) if found else _undone_result(one) for split, one in pairs]
     results[0] = replace(results[0], outcome=state)
     return tuple(results)
 
@@ -132,10 +131,6 @@ def _positions(plan: LanePlan, batch: Batch, snapshot: LaneSnapshot) -> Mapping[
         msg = f"lane {plan.lane.number} has gone on with an archive whose content is known by another name"
         raise LaneMismatchError(msg)
     return mine
-
-
-def _pairs(batch: Batch, before: Results) -> list[tuple[Split, SplitResult]]:
-    return list(zip(batch.splits, before, strict=True))
 
 
 def _committed_result(split: Split, position: Position | None) -> SplitResult:

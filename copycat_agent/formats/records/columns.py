@@ -32,7 +32,6 @@ class Columns:
         self.schema = Schema(tuple(Column(name, rules.types[name].sql if name in rules.types else "string") for name in self.names))
         self._rules = rules
         self._typed = [(index, rules.types[name]) for index, name in enumerate(self.names) if name in rules.types]
-        self._texts = frozenset(range(len(self.names))) - {index for index, _ in self._typed}
         self._nulls: frozenset[str | None] = frozenset((None, *rules.nulls))
         self._only_empty = rules.nulls == ("",)
 

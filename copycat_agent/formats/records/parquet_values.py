@@ -32,7 +32,7 @@ def values(array: pa.Array) -> list[Any]:  # noqa: PLR0911 - a table of kinds
     if pa.types.is_map(type_):
         return _of_map(array)
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
-        return _of_list(array)
+        return _split(array, values(array.flatten()))
     if pa.types.is_struct(type_):
         return _of_struct(array)
     return list(array.to_pylist())
@@ -59,10 +59,6 @@ def _of_dictionary(array: pa.DictionaryArray) -> list[Any]:
     """Shares one object between equal values, however long they are."""
     known = values(array.dictionary)
     return [None if index is None else known[index] for index in array.indices.to_pylist()]
-
-
-def _of_list(array: pa.Array) -> list[Any]:
-    return _split(array, values(array.flatten()))
 
 
 def _of_map(array: pa.MapArray) -> list[Any]:

@@ -111,7 +111,7 @@ def serve(connection: Connection) -> None:
 def _failure(error: Exception, name: str) -> dict[str, Any]:
     """Returns the reply for an error. A foreign exception is given by type and place; only commands that people run show its text."""
     if isinstance(error, CopycatError):
-        option = error.option if isinstance(error, UnusableSourceError) else ""
+        option = "class" if isinstance(error, UnusableSourceError) else ""
         return {"error": error.message, "hint": error.hint, "is_fatal": isinstance(error, FatalError), "option": option}
     return {"error": fault(error, name), "hint": "", "is_fatal": False, "option": "", "text": _text(error)}
 

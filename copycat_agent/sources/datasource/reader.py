@@ -62,11 +62,7 @@ Offset = Any
 
 
 class UnusableSourceError(FatalError):
-    """A definition names something that is no data source, or one that cannot be streamed. `option` is the wrong option."""
-
-    def __init__(self, message: str, hint: str = "", option: str = "class") -> None:
-        super().__init__(message, hint)
-        self.option = option
+    """A definition names, as its option `class`, something that is no data source, or one that cannot be streamed."""
 
 
 def find_class(name: str) -> type[DataSource]:

@@ -19,15 +19,15 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from copycat_agent.errors import DataError
 from copycat_agent.model import Column
-from copycat_agent.options import BeforeValidator, Field, Patterns
+from copycat_agent.options import Field, Patterns
 from copycat_agent.patterns import Pattern, compile_pattern
 from copycat_agent.templates import compile_path
-from copycat_agent.transforms.base import Columns, Steady, StepOptions, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, StepOptions, TransformKind, in_short
 from copycat_agent.transforms.convert import caster
 from copycat_agent.transforms.grok.oniguruma import Translation
 from copycat_agent.transforms.parsing import Parse, ParseOptions, parse_step, parsed_columns
 from copycat_agent.transforms.paths import clash, with_type
-from copycat_agent.transforms.regex_ import as_pattern, first_match
+from copycat_agent.transforms.regex_ import first_match
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 TYPES = {"int": "int", "long": "int", "float": "float", "double": "float", "string": "string"}
@@ -191,7 +191,7 @@ class GrokOptions(ParseOptions):
 class GrokStepOptions(StepOptions):
     """Parses text by named patterns."""
 
-    grok: Annotated[GrokOptions, BeforeValidator(as_pattern, json_schema_input_type=str | GrokOptions)] = Field(
+    grok: Annotated[GrokOptions, in_short("pattern", str | list | tuple, str | GrokOptions)] = Field(
         description="Parses text by named patterns, such as %{HTTPD_COMBINEDLOG}. A pattern, or {pattern, definitions, set, field, into, "
         "keep_source}."
     )

@@ -154,7 +154,7 @@ def _parameters(text: str, at: int, lines: Sequence[int]) -> tuple[dict[str, Con
     values: dict[str, ConfigNode] = {}
     while (match := _PARAMETER.match(text, at)) is not None:
         number = bisect.bisect(lines, match.start(1)) + 1
-        inner = [ConfigNode(_unescaped(one[1] or one[2] or ""), number) for one in _TEXT.finditer(match[2])]
+        inner = [ConfigNode(re.sub(r"\\(.)", r"\1", one[1] or one[2] or ""), number) for one in _TEXT.finditer(match[2])]
         values[match[1].lower()] = ConfigNode(inner, number) if match[2][0] == "[" else (inner or [ConfigNode("", number)])[0]
         at = match.end()
     closing = text.find(")", at)
@@ -164,10 +164,6 @@ def _parameters(text: str, at: int, lines: Sequence[int]) -> tuple[dict[str, Con
 def _blank(text: str) -> str:
     """Returns blanks of the same length, with the same line ends."""
     return re.sub(r"[^\n]", " ", text)
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text)
 
 
 def _end_of_block(text: str, at: int) -> int:

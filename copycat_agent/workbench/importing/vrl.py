@@ -46,7 +46,7 @@ def statements(source: str) -> Iterator[tuple[int, str]]:
         text = f"{text} {bare}".strip()
         depth = _depth(text)
         if text and depth <= 0 and not text.endswith(("=", "??", "|", "&&", "||", ",")):
-            yield from ((begin, one.strip()) for one in _parts(text) if one.strip())
+            yield from ((begin, one.strip()) for one in _split(text, ";") if one.strip())
             text = ""
     if text:
         yield begin, text
@@ -254,7 +254,3 @@ def _split(text: str, sign: str) -> list[str]:
         else:
             parts[-1] += piece
     return parts
-
-
-def _parts(text: str) -> list[str]:
-    return _split(text, ";")

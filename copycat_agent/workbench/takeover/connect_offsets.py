@@ -72,7 +72,7 @@ class _SerializedObject:
         if self._take(len(_MAGIC)) != _MAGIC:
             raise self._wrong("it does not begin as Java's serialized objects do")
         self._expect(_OBJECT)
-        self._skip_fields(self._class("java.util.HashMap"))
+        self._take(sum(_SIZES[kind] for kind in self._class("java.util.HashMap")))  # its fields
         self._expect(_BLOCK)
         size = self._take(1)[0]
         if size != 8:  # noqa: PLR2004 - the number of buckets, and of entries
@@ -130,9 +130,6 @@ class _SerializedObject:
         if kind not in _SIZES:
             raise self._wrong("the map has a field that is an object")
         return kind
-
-    def _skip_fields(self, types: list[str]) -> None:
-        self._take(sum(_SIZES[kind] for kind in types))
 
     def _referred(self) -> object:
         number = self._integer() - _FIRST_HANDLE

@@ -183,13 +183,13 @@ def test_a_login_that_was_right_is_not_hashed_again_and_a_wrong_one_waits(users:
     monkeypatch.setattr(port_access, "digest", counted)
     monkeypatch.setattr(port_access, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
     known: Logins = port_access.logins(str(users))()
-    assert all(known.allow(basic("prometheus", PASSWORD)) for _ in range(100))
+    assert all(known.role_of(basic("prometheus", PASSWORD)) for _ in range(100))
     assert hashed == [PASSWORD]
-    guesses = [threading.Thread(target=known.allow, args=(basic("prometheus", str(number)),)) for number in range(2)]
+    guesses = [threading.Thread(target=known.role_of, args=(basic("prometheus", str(number)),)) for number in range(2)]
     for guess in guesses:
         guess.start()
     wait_until(lambda: len(hashed) == 2)
-    assert known.allow(basic("prometheus", PASSWORD)), "it is known, and waits for nobody"
+    assert known.role_of(basic("prometheus", PASSWORD)), "it is known, and waits for nobody"
     assert len(hashed) == 2, "the other guess waits"
     go_on.set()
     for guess in guesses:
@@ -244,7 +244,7 @@ def test_a_file_of_users_that_is_not_there_says_so(listen: Open, tmp_path: Path)
 def test_a_hash_is_that_of_passlib(users: Path) -> None:
     """From passlib's own documentation: so lines of other tools are taken."""
     users.write_text("a:$pbkdf2-sha256$6400$.6UI/S.nXIk8jcbdHx3Fhg$98jZicV16ODfEsEZeYPGHU3kbrUrvUEXOPimVSQDD44\n")
-    assert port_access.logins(str(users))().allow(basic("a", "password"))
+    assert port_access.logins(str(users))().role_of(basic("a", "password"))
 
 
 def test_passwords_in_clear_are_warned_of(listen: Open, users: Path, caplog: pytest.LogCaptureFixture) -> None:

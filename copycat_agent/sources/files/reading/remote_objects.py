@@ -78,10 +78,7 @@ def opened(address: Address) -> OpenFile:
 
 def look(address: Address) -> Info:
     """Returns the file's present size and modification time. Raises OSError, FileNotFoundError if there is none."""
-    return _info(_found(address, address.inside))
-
-
-def _info(found: fs.FileInfo) -> Info:
+    found = _found(address, address.inside)
     return Info(found.size or 0, found.mtime_ns or 0)
 
 
