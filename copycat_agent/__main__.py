@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from copycat_agent.cli import exits
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import functools
 import itertools
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from copycat_agent.errors import RetriableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from copycat_agent.model import Batch, SplitResult
 
 T = TypeVar("T")

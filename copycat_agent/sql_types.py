@@ -83,8 +83,7 @@ def _inside(type_: str, word: str) -> str | None:
 def _named(part: str) -> tuple[str, str]:
     match = _NAME.match(part)
     if match is None:
-        msg = f"{part!r} does not begin with a name"
-        raise ValueError(msg)
+        raise ValueError(f"{part!r} does not begin with a name")
     return (match[2] if match[1] is None else match[1].replace("``", "`")), part[match.end() :].strip().removeprefix(":").strip()
 
 

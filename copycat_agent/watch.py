@@ -7,16 +7,11 @@ import errno
 import os
 import threading
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.wake import Directory, PacedQueue, WatchedDirectory
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from copycat_agent.wake import Wake
+from copycat_agent.wake import Directory, PacedQueue, Wake, WatchedDirectory
 
 KERNEL_LIMIT = Path("/proc/sys/fs/inotify/max_user_watches")
 """How many directories the kernel lets one user watch."""

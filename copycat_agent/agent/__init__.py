@@ -24,7 +24,7 @@ from copycat_agent.control import AgentView, Control, ReloadResult
 from copycat_agent.errors import BusyError, FatalError, UnknownConnectorError
 from copycat_agent.model import Account, LossReason, LossTotal, SourcePartition, TaskId
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.options import AgentOptions
+from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.spark import workers_lock
 from copycat_agent.systemd import ServiceManager
 from copycat_agent.wake import Wake
@@ -34,7 +34,6 @@ from copycat_agent.worker import STUCK_SECONDS, Worker
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
-    from copycat_agent.options import Definition
     from copycat_agent.worker.handle import Target
 
 __all__ = ["Agent", "AgentSettings", "DefinitionFiles", "Elsewhere", "LeaderElection", "StoppedError", "WantedDefinitions"]

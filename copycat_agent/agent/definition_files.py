@@ -11,24 +11,19 @@ import os
 import re
 import threading
 import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from copycat_agent import logs
 from copycat_agent.agent.executor_choice import Elsewhere, doubts_about, refused
 from copycat_agent.definitions import NO_ADDRESS, LoadedFile, beside, digest_of, find_agent_file, load_agent, load_directory
 from copycat_agent.errors import DefinitionError, Problem
-from copycat_agent.options import AgentOptions
+from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.small_files import ContentCache
 from copycat_agent.sources.files import clock
 from copycat_agent.wake import Wake
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from copycat_agent.options import Definition
-    from copycat_agent.watch import Watcher
+from copycat_agent.watch import Watcher
 
 AGENT_FILE = "agent.yaml"
 """Name under which a broken agent.yaml is reported."""

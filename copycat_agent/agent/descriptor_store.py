@@ -7,14 +7,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
-from typing import TYPE_CHECKING
 
 from copycat_agent import logs
+from copycat_agent.offsets import OffsetStore
 from copycat_agent.sources import Identity
-
-if TYPE_CHECKING:
-    from copycat_agent.offsets import OffsetStore
-    from copycat_agent.systemd import ServiceManager
+from copycat_agent.systemd import ServiceManager
 
 RETRY_SECONDS = 30.0
 """Pause after a message that the service manager did not accept."""

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 from copycat_agent import logs
 from copycat_agent.backoff import Backoff
 from copycat_agent.errors import FatalError, FencedError, RetriableError
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.options import ErrorsOptions
+from copycat_agent.options import ErrorsOptions, KafkaOptions
 from copycat_agent.producer.leader_group import SESSION_SECONDS, LeaderGroup, group_of
 from copycat_agent.producer.state_topic import StateTopic
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from copycat_agent.options import KafkaOptions
 
 WAIT_SECONDS = 2 * SESSION_SECONDS
 """How long a process without --standby waits to lead: longer than the group keeps a member that was killed."""
@@ -67,8 +63,7 @@ class LeaderElection:
                 return False
             now, trouble = time.monotonic(), group.trouble
             if trouble is None and not stands_by and now - since > WAIT_SECONDS:
-                words = f"another process runs as agent {self.agent_id}"
-                raise FatalError(words, f"{STAND_BY}; or give it another agent_id")
+                raise FatalError(f"another process runs as agent {self.agent_id}", f"{STAND_BY}; or give it another agent_id")
             if now - told_at > _TELL_SECONDS:
                 told_at = now
                 _log.info("stands by: another process seems to lead", agent=self.agent_id, trouble=trouble or "")

@@ -11,27 +11,22 @@ import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from copycat_agent import logs
+from copycat_agent.agent.definition_files import DefinitionFiles, WantedDefinitions
 from copycat_agent.api import is_name
 from copycat_agent.control import ReloadResult
 from copycat_agent.definitions import load_content
 from copycat_agent.definitions.formatting.editing import has_words
 from copycat_agent.definitions.writing import create, put_aside, remove, rewrite
 from copycat_agent.errors import BusyError, CopycatError, DataError, DefinitionError
-from copycat_agent.options import Options
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-    from pathlib import Path
-
-    from copycat_agent.agent.definition_files import DefinitionFiles, WantedDefinitions
-    from copycat_agent.offsets import OffsetStore
-    from copycat_agent.options import AgentOptions, Definition
-    from copycat_agent.worker import Worker
-    from copycat_agent.worker.handle import Target
+from copycat_agent.offsets import OffsetStore
+from copycat_agent.options import AgentOptions, Definition, Options
+from copycat_agent.worker import Worker
+from copycat_agent.worker.handle import Target
 
 
 def differences(before: Options, after: Options, at: str = "") -> tuple[str, ...]:

@@ -42,8 +42,7 @@ def asked_step(encoder: Encoder) -> SqlStep:
     step = sql_step(encoder.definition)
     assert step is not None, "only definitions with a query come here"
     if step.columns is None:
-        msg = f"{step.name}: {UNKNOWN_COLUMNS}"
-        raise FatalError(msg, UNKNOWN_COLUMNS_HINT)
+        raise FatalError(f"{step.name}: {UNKNOWN_COLUMNS}", UNKNOWN_COLUMNS_HINT)
     return step
 
 

@@ -159,8 +159,7 @@ def _json(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except RecursionError:
-        msg = "is nested too deeply"
-        raise ValueError(msg) from None
+        raise ValueError("is nested too deeply") from None
 
 
 def _whole(bound: int) -> Read:
@@ -168,8 +167,7 @@ def _whole(bound: int) -> Read:
         if not isinstance(value, int) or isinstance(value, bool):
             raise _refuse(value)
         if not -bound <= value < bound:
-            msg = "is a number beyond it"
-            raise ValueError(msg)
+            raise ValueError("is a number beyond it")
         return value
 
     return read
@@ -186,8 +184,7 @@ def _real(bound: float) -> Read:
         except OverflowError:  # of an int
             found = math.inf
         if abs(found) >= bound and not (math.isinf(found) and found == value):
-            msg = "is a number beyond it"
-            raise ValueError(msg)
+            raise ValueError("is a number beyond it")
         return found
 
     return read
@@ -207,8 +204,7 @@ def _decimal(kind: pa.DataType) -> Read:
                 raise ValueError  # noqa: TRY301 - as below
             pa.scalar(found, kind)
         except (pa.ArrowException, InvalidOperation, ValueError):
-            msg = "is a number with more digits than it holds"
-            raise ValueError(msg) from None
+            raise ValueError("is a number with more digits than it holds") from None
         return found
 
     return read
@@ -226,15 +222,13 @@ def _moment(value: object) -> datetime:
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            msg = "is a text that is no RFC 3339 time"
-            raise ValueError(msg) from None
+            raise ValueError("is a text that is no RFC 3339 time") from None
     if not isinstance(value, datetime):
         raise _refuse(value)
     try:
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except OverflowError:
-        msg = "is a time beyond it"
-        raise ValueError(msg) from None
+        raise ValueError("is a time beyond it") from None
 
 
 def _day(value: object) -> date:
@@ -242,8 +236,7 @@ def _day(value: object) -> date:
         try:
             return date.fromisoformat(value)
         except ValueError:
-            msg = "is a text that is no date"
-            raise ValueError(msg) from None
+            raise ValueError("is a text that is no date") from None
     if not isinstance(value, date) or isinstance(value, datetime):
         raise _refuse(value)
     return value

@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import typer
 
 from copycat_agent import logs
+from copycat_agent.agent import AgentSettings
 from copycat_agent.backfill import path_source
 from copycat_agent.backfill.backfill import BackfillJob
 from copycat_agent.backfill.delivered import EarlierDeliveries
@@ -32,9 +33,6 @@ from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.sources.contract_files import FilesOptions
 from copycat_agent.sources.files.reading.address import is_remote
 from copycat_agent.sources.remote import maker as remote_maker
-
-if TYPE_CHECKING:
-    from copycat_agent.agent import AgentSettings
 
 _EXCLUDED = "source.exclude of the definition leaves out"
 FILES_SHOWN = 200

@@ -10,8 +10,9 @@ import keyword
 import os
 import re
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.completion import completion_init, get_completion_script  # type: ignore[attr-defined]  # public by their use, not by __all__
@@ -22,9 +23,6 @@ from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import Format, leave, say_problems, use_color
 from copycat_agent.display import printable
 from copycat_agent.errors import CopycatError, DefinitionError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PROGRAM = "copycat"
 VARIABLE = "_COPYCAT_COMPLETE"

@@ -220,8 +220,7 @@ def export(
         try:
             target.write_text(f"{text}\n", "utf-8")
         except OSError as error:
-            msg = f"{target} cannot be written: {error.strerror}"
-            raise CopycatError(msg) from error
+            raise CopycatError(f"{target} cannot be written: {error.strerror}") from error
 
 
 @offsets.command(name="import")
@@ -291,8 +290,7 @@ def _selected(name: str, saved: Offsets, path: Path | None, key: str | None) -> 
     wanted = os.path.abspath(path) if path else ""  # noqa: PTH100 - no links followed
     chosen = [one for one, offset in offsets_in(saved).items() if one.key == key or offset.path == wanted]
     if not chosen:
-        msg = f"connector {name} has no offset of {visible(wanted or str(key))}"
-        raise DataError(msg, f"see: copycat offsets show {name}")
+        raise DataError(f"connector {name} has no offset of {visible(wanted or str(key))}", f"see: copycat offsets show {name}")
     return chosen
 
 

@@ -46,8 +46,7 @@ def line_rules(name: str, path: Path) -> LineRules | None:
     if loaded.definition is None:
         raise CopycatError(render(loaded.problems[0]).splitlines()[0], f"copycat check {path.parent} says more")
     if loaded.definition.name != name and name not in loaded.definition.renamed_from:
-        msg = f"{path} defines {loaded.definition.name}, not {name}"
-        raise CopycatError(msg)
+        raise CopycatError(f"{path} defines {loaded.definition.name}, not {name}")
     return rules_of(loaded.definition.source.model_dump())
 
 
@@ -196,17 +195,14 @@ def read_documents(name: str, source: str) -> Changes:
         text = sys.stdin.read() if source == "-" else Path(source).read_text("utf-8")
         body: Any = json.loads(text)
     except OSError as error:
-        msg = f"{source} cannot be read: {error.strerror}"
-        raise CopycatError(msg) from error
+        raise CopycatError(f"{source} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        msg = f"{source} is not JSON: {visible(str(error))}"
-        raise DataError(msg, "copycat offsets export writes what can be imported") from error
+        raise DataError(f"{source} is not JSON: {visible(str(error))}", "copycat offsets export writes what can be imported") from error
     given = from_documents(name, body)
     for partition, row in given.items():
         has_cursor = isinstance(row, SourceOffset) and row.cursor
         if partition.key != STATE_KEY and not (has_cursor or is_file_key(partition.key) or is_range_key(partition.key)):
-            msg = f"{partition.key!a} is no key of a file"
-            raise DataError(msg, "copycat offsets export shows what keys look like")
+            raise DataError(f"{partition.key!a} is no key of a file", "copycat offsets export shows what keys look like")
     return given
 
 
@@ -247,8 +243,7 @@ def _is_alike(position: Any, before: Any) -> bool:  # noqa: ANN401 - any JSON
 def checked_name(name: str) -> str:
     """Returns `name` if a connector can have it. Raises UnknownConnectorError if none can."""
     if not _NAME.fullmatch(name):
-        msg = f"no connector can have the name {name!a:.80}"
-        raise UnknownConnectorError(msg, "1 to 63 lower-case letters, digits and -, not - first")
+        raise UnknownConnectorError(f"no connector can have the name {name!a:.80}", "1 to 63 lower-case letters, digits and -, not - first")
     return name
 
 

@@ -65,8 +65,7 @@ def _registered(options_type: type[SchemaOptions], load: Callable[[], _Form]) ->
         from copycat_agent.converters import registry_access, schema_converter  # noqa: PLC0415 - import the registry's client
 
         if site.registry is None:
-            msg = f"converter {options.type} needs converters.schema_registry"
-            raise ValueError(msg)
+            raise ValueError(f"converter {options.type} needs converters.schema_registry")
         return schema_converter.SchemaConverter(options, site, load()[0](options), registry_access.registry_of(site.registry))
 
     def problems(options: Any, site: Site) -> Iterable[ConverterProblem]:  # noqa: ANN401 - as above

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent.converters.avro_writing import AvroType, Compiler, parsed
 from copycat_agent.converters.base import BadSchemaError, ConverterProblem, RegistrySchema, Site
 from copycat_agent.converters.schema_forms import Key, Scalar, SchemaForm, Writer, referred, typed
-from copycat_agent.converters.schema_options import file_problem, underivable
+from copycat_agent.converters.schema_options import AvroConverterOptions, file_problem, underivable
 from copycat_agent.model import Column
 
 if TYPE_CHECKING:
     from copycat_agent.converters.registry_access import SchemaRegistry
-    from copycat_agent.converters.schema_options import AvroConverterOptions
     from copycat_agent.sql_types import SqlType
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -111,8 +110,7 @@ def _json(text: str) -> AvroType:
     except (ValueError, RecursionError):
         if text.strip().isalpha():
             return text.strip()  # a primitive type may be written without quotes
-        msg = "it is no JSON"
-        raise BadSchemaError(msg) from None
+        raise BadSchemaError("it is no JSON") from None
 
 
 def full_name(schema: AvroType) -> str:

@@ -46,8 +46,7 @@ def string(value: object) -> bytes:
     try:
         data = value.encode()
     except UnicodeEncodeError:
-        msg = "the text holds half of a character, which UTF-8 cannot"
-        raise UnfitValueError(msg) from None
+        raise UnfitValueError("the text holds half of a character, which UTF-8 cannot") from None
     length = len(data)
     return (SMALL[length] if length < _SMALL else varint(length)) + data
 
@@ -66,8 +65,7 @@ def integer(value: object) -> bytes:
     if 0 <= value < _SMALL:
         return SMALL[value]
     if not -_INT <= value < _INT:
-        msg = "the number is beyond the 32 bits of int; the schema's type could be long"
-        raise UnfitValueError(msg)
+        raise UnfitValueError("the number is beyond the 32 bits of int; the schema's type could be long")
     return varint(value)
 
 
@@ -78,8 +76,7 @@ def long(value: object) -> bytes:
     if 0 <= value < _SMALL:
         return SMALL[value]
     if not -_LONG <= value < _LONG:
-        msg = "the number is beyond the 64 bits of long"
-        raise UnfitValueError(msg)
+        raise UnfitValueError("the number is beyond the 64 bits of long")
     return varint(value)
 
 
@@ -97,21 +94,18 @@ def single(value: object) -> bytes:
     if type(value) is not int and not isinstance(value, float):
         raise wanted("a number", value)
     if type(value) is int and not -_EXACT_FLOAT <= value <= _EXACT_FLOAT:
-        msg = "the number has more digits than float holds; the schema's type could be double"
-        raise UnfitValueError(msg)
+        raise UnfitValueError("the number has more digits than float holds; the schema's type could be double")
     try:
         return _FLOAT(value)
     except (OverflowError, struct.error):
-        msg = "the number is beyond what float holds; the schema's type could be double"
-        raise UnfitValueError(msg) from None
+        raise UnfitValueError("the number is beyond what float holds; the schema's type could be double") from None
 
 
 def exact_single(value: object) -> bytes:
     """Writes 32 bits that are exactly the number."""
     data = single(value)
     if value == value and _READ_FLOAT(data)[0] != value:  # noqa: PLR0124 - NaN
-        msg = "the number has more digits than float holds"
-        raise UnfitValueError(msg)
+        raise UnfitValueError("the number has more digits than float holds")
     return data
 
 
@@ -137,8 +131,7 @@ def unscaled(value: object, precision: int, scale: int) -> int:
         raise wanted("a number", value)
     number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     if not number.is_finite():
-        msg = "the number is not finite"
-        raise UnfitValueError(msg)
+        raise UnfitValueError("the number is not finite")
     sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
     kept, shift = len(digits), exponent + scale
@@ -210,8 +203,7 @@ def _uuid(value: object) -> uuid.UUID:
     try:
         return uuid.UUID(value)
     except ValueError:
-        msg = "a UUID is needed, the text is none"
-        raise UnfitValueError(msg) from None
+        raise UnfitValueError("a UUID is needed, the text is none") from None
 
 
 def enum(symbols: tuple[str, ...]) -> Write:
@@ -224,8 +216,7 @@ def enum(symbols: tuple[str, ...]) -> Write:
         except (KeyError, TypeError):
             if not isinstance(value, str):
                 raise wanted("one of the words of an enum", value) from None
-            msg = "the text is none of the enum's words"
-            raise UnfitValueError(msg) from None
+            raise UnfitValueError("the text is none of the enum's words") from None
 
     return write
 

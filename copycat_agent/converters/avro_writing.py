@@ -80,16 +80,14 @@ class Compiler:
         try:
             write, tries = self.of(schema), self._tries
         except RecursionError:
-            msg = "it is nested too deeply"
-            raise BadSchemaError(msg) from None
+            raise BadSchemaError("it is nested too deeply") from None
 
         def guarded(value: object) -> bytes:
             tries.left = _TRIES_MAX
             try:
                 return write(value)
             except RecursionError:
-                msg = "the value is nested too deeply"
-                raise UnfitValueError(msg) from None
+                raise UnfitValueError("the value is nested too deeply") from None
 
         return guarded
 

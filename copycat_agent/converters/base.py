@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from copycat_agent.errors import DataError
 from copycat_agent.model import Column
-
-if TYPE_CHECKING:
-    from copycat_agent.options import ConverterOptions, SchemaRegistryOptions
+from copycat_agent.options import ConverterOptions, SchemaRegistryOptions
 
 PREFIX_BYTES = 5
 """Length of what precedes a value with a schema in a registry: a zero byte and the schema's id."""

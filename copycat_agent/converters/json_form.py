@@ -17,7 +17,7 @@ from copycat_agent.converters.json_approval import approver
 from copycat_agent.converters.json_checking import SlowError, bounded, check_patterns, give
 from copycat_agent.converters.plain import dump
 from copycat_agent.converters.schema_forms import Key, Scalar, SchemaForm, Writer, referred, typed
-from copycat_agent.converters.schema_options import file_problem, underivable
+from copycat_agent.converters.schema_options import JsonSchemaOptions, file_problem, underivable
 from copycat_agent.errors import DataError
 from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.records.json_values import parse
@@ -25,7 +25,6 @@ from copycat_agent.model import Column
 
 if TYPE_CHECKING:
     from copycat_agent.converters.registry_access import SchemaRegistry
-    from copycat_agent.converters.schema_options import JsonSchemaOptions
     from copycat_agent.sql_types import SqlType
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -109,8 +108,7 @@ def schema_of(text: str) -> Any:  # noqa: ANN401 - JSON
     except SchemaError as error:
         raise BadSchemaError(f"it is no JSON Schema: {'.'.join(map(str, error.absolute_path)) or 'as a whole'}") from None
     except (ValueError, RecursionError):
-        msg = "it is no JSON"
-        raise BadSchemaError(msg) from None
+        raise BadSchemaError("it is no JSON") from None
     except Exception as error:  # noqa: BLE001 - a pattern that is none, a reference to nowhere
         raise BadSchemaError(f"it is no JSON Schema ({type(error).__name__})") from None
     return schema
@@ -159,8 +157,7 @@ def _judge(validator: Any, value: object) -> None:  # noqa: ANN401 - of the sche
     try:
         error = best_match(validator.iter_errors(value))
     except SlowError:
-        msg = "it would take too long to apply the schema to this record"
-        raise UnfitValueError(msg) from None
+        raise UnfitValueError("it would take too long to apply the schema to this record") from None
     except DataError as slow:  # a pattern
         raise UnfitValueError(slow.message) from None
     except Exception as trouble:  # noqa: BLE001 - a reference to nowhere, a number beyond floats, whatever else a schema brings about

@@ -28,8 +28,7 @@ def _as_bytes(value: bytes | str | dict[str, Any]) -> bytes:
         return value
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace")
-    msg = "the bytes converter needs a record without fields"
-    raise DataError(msg, "use the json converter after transforms that make fields")
+    raise DataError("the bytes converter needs a record without fields", "use the json converter after transforms that make fields")
 
 
 BYTES = ConverterKind(BytesOptions, lambda *_: _as_bytes, is_identity=True)
@@ -60,8 +59,7 @@ def _dump_slowly(value: str | dict[str, Any]) -> bytes:
     except (TypeError, RecursionError, ValueError) as error:
         # orjson names types and limits only, never values
         reason = str(error.__cause__ or error)
-    msg = f"the record cannot be written as JSON: {reason}"
-    raise DataError(msg)
+    raise DataError(f"the record cannot be written as JSON: {reason}")
 
 
 def _as_json(value: bytes | str | dict[str, Any]) -> bytes:
@@ -79,8 +77,7 @@ def _special(value: object) -> object:
         return orjson.Fragment(str(value)) if value.is_finite() else None
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    msg = f"Type is not JSON serializable: {type(value).__name__}"
-    raise TypeError(msg)
+    raise TypeError(f"Type is not JSON serializable: {type(value).__name__}")
 
 
 def _plain(value: object) -> object:

@@ -48,11 +48,9 @@ def writer_of(message: Descriptor, *, drops: bool) -> Callable[[Any], bytes]:
         try:
             data: bytes = make(**fit(value)).SerializeToString()
         except EncodeError:
-            msg = "a field that the message requires is missing"
-            raise UnfitValueError(msg) from None
+            raise UnfitValueError("a field that the message requires is missing") from None
         except RecursionError:
-            msg = "the value is nested too deeply"
-            raise UnfitValueError(msg) from None
+            raise UnfitValueError("the value is nested too deeply") from None
         return data
 
     return write
@@ -148,8 +146,7 @@ def _double(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wanted("a number", value)
     if type(value) is int and not -_EXACT_DOUBLE <= value <= _EXACT_DOUBLE:
-        msg = "the number has more digits than double holds"
-        raise UnfitValueError(msg)
+        raise UnfitValueError("the number has more digits than double holds")
     return value
 
 
@@ -157,13 +154,11 @@ def _float(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wanted("a number", value)
     if type(value) is int and not -_EXACT_FLOAT <= value <= _EXACT_FLOAT:
-        msg = "the number has more digits than float holds"
-        raise UnfitValueError(msg)
+        raise UnfitValueError("the number has more digits than float holds")
     try:
         struct.pack("<f", value)  # raises for a value that would silently become infinite
     except (OverflowError, struct.error):
-        msg = "the number is beyond what float holds"
-        raise UnfitValueError(msg) from None
+        raise UnfitValueError("the number is beyond what float holds") from None
     return value
 
 
@@ -180,8 +175,7 @@ def _text(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
         try:
             value.encode()
         except UnicodeEncodeError:
-            msg = "the text holds half of a character, which UTF-8 cannot"
-            raise UnfitValueError(msg) from None
+            raise UnfitValueError("the text holds half of a character, which UTF-8 cannot") from None
     return value
 
 
@@ -199,8 +193,7 @@ def _enum(field: FieldDescriptor) -> Fit:
         if type(value) in (str, int):
             if value in names or value in numbers:
                 return value
-            msg = "it is none of the enum's words and numbers"
-            raise UnfitValueError(msg)
+            raise UnfitValueError("it is none of the enum's words and numbers")
         raise wanted("one of the words of an enum", value)
 
     return fit
@@ -209,8 +202,7 @@ def _enum(field: FieldDescriptor) -> Fit:
 def _timestamp(value: Any) -> dict[str, int]:  # noqa: ANN401 - see `Fit`
     seconds, nanos = divmod(nanos_of(value), 10**9)
     if not _FIRST_SECOND <= seconds <= _LAST_SECOND:
-        msg = "the time is beyond the years 1 to 9999 in UTC"
-        raise UnfitValueError(msg)
+        raise UnfitValueError("the time is beyond the years 1 to 9999 in UTC")
     return {"seconds": seconds, "nanos": nanos}
 
 
@@ -232,8 +224,7 @@ def _check_numbers(value: Any) -> None:  # noqa: ANN401 - JSON
     """Raises UnfitValueError for numbers that are not finite, or not exact as doubles."""
     if isinstance(value, int | float):
         if not isinstance(value, bool) and _double(value) - value:  # NaN too
-            msg = "the number is not finite"
-            raise UnfitValueError(msg)
+            raise UnfitValueError("the number is not finite")
     elif isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             _check_numbers(item)

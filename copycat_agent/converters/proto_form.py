@@ -21,11 +21,10 @@ from copycat_agent.converters.avro_numbers import varint
 from copycat_agent.converters.base import BadSchemaError, ConverterProblem, Reference, RegistrySchema, Site
 from copycat_agent.converters.proto_fields import writer_of
 from copycat_agent.converters.schema_forms import Key, Scalar, SchemaForm, Writer, referred
-from copycat_agent.converters.schema_options import file_problem, is_inside
+from copycat_agent.converters.schema_options import ProtobufOptions, file_problem, is_inside
 
 if TYPE_CHECKING:
     from copycat_agent.converters.registry_access import SchemaRegistry
-    from copycat_agent.converters.schema_options import ProtobufOptions
     from copycat_agent.model import Column
 
 _GOOGLE = Path(grpc_tools.__file__).parent / "_proto"
@@ -52,8 +51,7 @@ def compile_proto(name: str, texts: Mapping[str, str]) -> FileDescriptor:
         output = Path(directory, ".descriptors")
         _check(name, directory)
         if protoc.main(["protoc", f"-I{directory}", f"-I{_GOOGLE}", f"--descriptor_set_out={output}", "--include_imports", name]):
-            msg = "the compiler refuses it"
-            raise BadSchemaError(msg)
+            raise BadSchemaError("the compiler refuses it")
         return _file(name, output.read_bytes())
 
 
@@ -85,8 +83,7 @@ def message_of(file: FileDescriptor, name: str | None) -> Descriptor:
     """Returns a message of the file, by its name with the package or without; the first one without a name."""
     if name is None:
         if not file.message_types_by_name:
-            msg = "it has no message"
-            raise BadSchemaError(msg)
+            raise BadSchemaError("it has no message")
         return file.message_types_by_name.values()[0]
     within, *steps = name.removeprefix(f"{file.package}.").split(".")
     found = file.message_types_by_name.get(within)
@@ -142,8 +139,7 @@ class ProtoForm(SchemaForm):
     def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[RegistrySchema, Writer]:
         """Raises BadSchemaError: field numbers could not stay the same when columns come and go."""
         del columns, name, written
-        msg = "a Protobuf schema cannot be made from types"
-        raise BadSchemaError(msg)
+        raise BadSchemaError("a Protobuf schema cannot be made from types")
 
     def of_key(self, name: str) -> tuple[RegistrySchema, Writer]:
         return self.of_columns((), name, "")

@@ -5,22 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from copycat_agent.converters.avro_whole import whole_schema
-from copycat_agent.converters.base import PREFIX_BYTES, BadSchemaError
+from copycat_agent.converters.base import PREFIX_BYTES, BadSchemaError, RegistrySchema
 from copycat_agent.converters.decoded_value import DecodedValue, ValueReader, json_objects
-from copycat_agent.converters.registry_access import AbsentError, registry_of
+from copycat_agent.converters.registry_access import AbsentError, SchemaRegistry, registry_of
 from copycat_agent.converters.schema_forms import referred
 from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.records.avro_format import BadAvroSchemaError, read_alone, reading_of
 from copycat_agent.model import Schema
 from copycat_agent.options import SchemaRegistryOptions
-
-if TYPE_CHECKING:
-    from copycat_agent.converters.base import RegistrySchema
-    from copycat_agent.converters.registry_access import SchemaRegistry
-
 
 _SCHEMAS_KEPT = 1000
 AGAIN_SECONDS = 0.5

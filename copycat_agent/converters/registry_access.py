@@ -234,15 +234,13 @@ def _written(schema: Any) -> RegistrySchema:  # noqa: ANN401 - the client's Sche
 def _id(answered: object) -> int:
     """Returns a schema's id. Raises ValueError for an invalid one, since records with it could not be read."""
     if type(answered) is not int or not 0 < answered <= _ID_MAX:
-        msg = "no id"
-        raise ValueError(msg)
+        raise ValueError("no id")
     return answered
 
 
 def _text(answered: object) -> str:
     if not isinstance(answered, str):
-        msg = "no schema"
-        raise TypeError(msg)
+        raise TypeError("no schema")
     return answered
 
 

@@ -67,8 +67,7 @@ class _Bounded(httpx2.BaseTransport):
         answer = self._transport.handle_request(request)
         if answer.headers.get("Content-Encoding", "identity") != "identity":
             answer.close()
-            msg = "packed, though nobody asked for that"
-            raise BadAnswerError(msg)
+            raise BadAnswerError("packed, though nobody asked for that")
         return httpx2.Response(answer.status_code, headers=answer.headers, stream=_Pieces(answer.stream, self._until))
 
     def close(self) -> None:
@@ -87,11 +86,9 @@ class _Pieces(httpx2.SyncByteStream):
         for piece in self._stream:
             size += len(piece)
             if size > ANSWER_BYTES_MAX:
-                msg = "too long"
-                raise BadAnswerError(msg)
+                raise BadAnswerError("too long")
             if time.monotonic() > self._until:
-                msg = "the answer takes too long"
-                raise httpx2.ReadTimeout(msg)
+                raise httpx2.ReadTimeout("the answer takes too long")
             yield piece
 
     def close(self) -> None:

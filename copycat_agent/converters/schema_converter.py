@@ -190,8 +190,7 @@ class SchemaConverter:
             return self._form.of_key(f"{name}_key")
         columns, own = self._columns(schema)
         if columns is None:
-            msg = "nothing says what fields the records have"
-            raise BadSchemaError(msg)
+            raise BadSchemaError("nothing says what fields the records have")
         return self._form.of_columns(columns, name, own)
 
     def _columns(self, schema: Schema | None) -> tuple[tuple[Column, ...] | None, str]:
@@ -211,8 +210,7 @@ class SchemaConverter:
         if options.subject_strategy == "topic":
             return f"{topic}-{self._site.part}"
         if not name:
-            msg = f"it has no name, and subject_strategy is {options.subject_strategy}"
-            raise BadSchemaError(msg)
+            raise BadSchemaError(f"it has no name, and subject_strategy is {options.subject_strategy}")
         return name if options.subject_strategy == "record" else f"{topic}-{name}"
 
 
@@ -241,22 +239,19 @@ def _of_text(writer: Writer) -> Callable[[Any], bytes] | None:
 
 def _whole(text: str) -> int:
     if not re.fullmatch(r"-?[0-9]{1,20}", text):
-        msg = "a whole number is needed, the key is none"
-        raise UnfitValueError(msg)
+        raise UnfitValueError("a whole number is needed, the key is none")
     return int(text)
 
 
 def _number(text: str) -> float:
     if not re.fullmatch(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,4})?", text):
-        msg = "a number is needed, the key is none"
-        raise UnfitValueError(msg)
+        raise UnfitValueError("a number is needed, the key is none")
     return float(text)
 
 
 def _boolean(text: str) -> bool:
     if text not in ("true", "false"):
-        msg = "true or false is needed, the key is neither"
-        raise UnfitValueError(msg)
+        raise UnfitValueError("true or false is needed, the key is neither")
     return text == "true"
 
 

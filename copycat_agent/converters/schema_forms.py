@@ -130,8 +130,7 @@ def micros_of(value: object) -> int:
     if not isinstance(value, datetime):
         raise wanted("a time", value)
     if value.tzinfo is None:
-        msg = "a time with a zone is needed, this one has none"
-        raise UnfitValueError(msg)
+        raise UnfitValueError("a time with a zone is needed, this one has none")
     return (value - _EPOCH) // _MICROSECOND
 
 
@@ -142,8 +141,7 @@ def local_micros_of(value: object) -> int:
     if not isinstance(value, datetime):
         raise wanted("a time", value)
     if value.tzinfo is not None:
-        msg = "a time without a zone is needed, this one has one"
-        raise UnfitValueError(msg)
+        raise UnfitValueError("a time without a zone is needed, this one has one")
     return (value - _LOCAL_EPOCH) // _MICROSECOND
 
 
@@ -182,8 +180,7 @@ def clock_micros_of(value: object) -> int:
     if not isinstance(value, time):
         raise wanted("a time of day", value)
     if value.tzinfo is not None:
-        msg = "a time of day without a zone is needed, this one has one"
-        raise UnfitValueError(msg)
+        raise UnfitValueError("a time of day without a zone is needed, this one has one")
     return ((value.hour * 60 + value.minute) * 60 + value.second) * 10**6 + value.microsecond
 
 
@@ -197,5 +194,4 @@ def _parsed(parse: Callable[[str], object], shape: re.Match[str] | None, text: s
             return parse(text)
         except ValueError:
             pass
-    msg = f"{what} is needed, the text is none"
-    raise UnfitValueError(msg)
+    raise UnfitValueError(f"{what} is needed, the text is none")

@@ -49,11 +49,9 @@ def _read(path: object) -> object:
     if not isinstance(path, str):
         return path
     if not path.startswith("/"):
-        msg = "a schema's file needs an absolute path; start it with /"
-        raise ValueError(msg)
+        raise ValueError("a schema's file needs an absolute path; start it with /")
     if (opened := OPENED.get()) is not None and path not in opened:
-        msg = "is not opened here: no definition that runs names this schema"
-        raise ValueError(msg)
+        raise ValueError("is not opened here: no definition that runs names this schema")
     return SchemaFile(path, _text(path))
 
 
@@ -74,8 +72,7 @@ def _follow(directory: Path, text: str, found: dict[str, str]) -> None:
         if name in found or not is_inside(name) or not (directory / name).is_file():
             continue
         if len(found) >= _IMPORTS_MAX:
-            msg = f"imports more than {_IMPORTS_MAX} files"
-            raise ValueError(msg)
+            raise ValueError(f"imports more than {_IMPORTS_MAX} files")
         found[name] = _text(str(directory / name))
         _follow(directory, found[name], found)
 

@@ -5,13 +5,8 @@ Callers leave out null, which has no bytes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from copycat_agent.converters.decoded_value import ValuesReader, json_objects
-
-if TYPE_CHECKING:
-    from copycat_agent.options import ConverterOptions, SchemaRegistryOptions
-
+from copycat_agent.options import ConverterOptions, SchemaRegistryOptions
 
 READABLE = ("bytes", "string", "json", "avro", "json_schema", "protobuf")
 """Types of converters whose values can be decoded."""

@@ -7,19 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.batch.following import BatchChannel, FollowingBatch
-from copycat_agent.delivery.base import Accounts, AsValue, Delivery, DeliveryView, MakeRun, Unsaved, joined
+from copycat_agent.delivery.base import Accounts, AsValue, Callbacks, Delivery, DeliveryView, MakeRun, Unsaved, joined
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
-from copycat_agent.model import AtLeastOncePlan, FilesPlan, Results, SplitResult
+from copycat_agent.model import AtLeastOncePlan, Batch, ClientView, FilesPlan, Results, Split, SplitResult
 from copycat_agent.producer.settings import MESSAGE_TIMEOUT_MS, message_timeout_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from copycat_agent.batch.progress import SplitProgress
-    from copycat_agent.delivery.base import Callbacks
     from copycat_agent.encoding.encoder import Encoder
     from copycat_agent.logs import Log
-    from copycat_agent.model import Batch, ClientView, Split
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
     from copycat_agent.producer import ProducerPool

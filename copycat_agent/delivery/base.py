@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.encoding.encoder import Encoder
-from copycat_agent.errors import CopycatError
+from copycat_agent.errors import CopycatError, RetriableError
+from copycat_agent.logs import Log
 from copycat_agent.model import Account, Batch, Counts, DeliveryPlan, Head, OffsetsPartition, Results, SourcePartition, Split
 from copycat_agent.producer import ProducerPool, TaskProducer
 from copycat_agent.sources import Changes
-
-if TYPE_CHECKING:
-    from copycat_agent.errors import RetriableError
-    from copycat_agent.logs import Log
 
 PendingResults = Future[Results]
 """Results that are available once Kafka has answered."""

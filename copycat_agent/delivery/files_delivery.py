@@ -21,8 +21,8 @@ from copycat_agent.batch.run import BatchRun
 from copycat_agent.delivery.at_least_once import AtLeastOnceDelivery, ImmediateOpening
 from copycat_agent.delivery.files_dead_letters import DeadLetters, DirectoryTopics
 from copycat_agent.encoding.files_layout import TypedValue
-from copycat_agent.errors import DataError, FatalError, RetriableError
-from copycat_agent.model import FilesPlan, Loss, Results, Schema, SplitResult
+from copycat_agent.errors import CopycatError, DataError, FatalError, RetriableError
+from copycat_agent.model import Batch, FilesPlan, Loss, Results, Schema, Split, SplitResult
 from copycat_agent.producer import Message, ProducerPool, RefusedRecordError, TaskProducer
 from copycat_agent.sinks.claims import Claims, LocalFile, Range
 from copycat_agent.sinks.file_names import final_keys
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from copycat_agent.batch.progress import SplitProgress
     from copycat_agent.delivery.base import AsValue, Callbacks, MakeRun
     from copycat_agent.encoding.encoder import Encoder
-    from copycat_agent.errors import CopycatError
-    from copycat_agent.model import Batch, Split
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
     from copycat_agent.templates.metadata import TopicPlace
@@ -283,8 +281,7 @@ class _RangeProducer:
                 self._files.add(name, some[taken], schema)
             except DataError as error:
                 raise RefusedRecordError(before + taken, error) from None
-            msg = "add_all refused a value that add accepts"
-            raise AssertionError(msg)
+            raise AssertionError("add_all refused a value that add accepts")
 
     def partly_sent(self, reason: DataError) -> None:
         """Does nothing: if one of several rows of a record does not fit, the rows already written count."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from copycat_agent.delivery.at_least_once import AtLeastOnceGuarantee
+from copycat_agent.delivery.base import Callbacks, Opening
 from copycat_agent.delivery.exactly_once.guarantee import ExactlyOnceGuarantee
 from copycat_agent.delivery.exactly_once.opening_attempts import OPENINGS_AT_ONCE, MakeKafkaAccess, kafka_access
 from copycat_agent.delivery.files_delivery import FilesGuarantee
+from copycat_agent.errors import CopycatError
 from copycat_agent.fair_executor import FairExecutor
-
-if TYPE_CHECKING:
-    from copycat_agent.delivery.base import Callbacks, Opening
-    from copycat_agent.errors import CopycatError
-    from copycat_agent.offsets import OffsetStore
-    from copycat_agent.options import Definition
+from copycat_agent.offsets import OffsetStore
+from copycat_agent.options import Definition
 
 
 class Guarantee(Protocol):

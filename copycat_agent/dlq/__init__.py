@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from copycat_agent.dlq.letter import DeadLetter, parse, record_of
 from copycat_agent.dlq.survey import LetterCount, ReplayProgress, Survey, group_of, latest, saved_progress, survey
@@ -19,11 +19,9 @@ from copycat_agent.options import Definition
 from copycat_agent.producer import Message, RefusedRecordError, TaskProducer
 from copycat_agent.producer.topic_reader import TopicReader
 from copycat_agent.sources.files.identity import Identity
+from copycat_agent.templates import RecordLike
 from copycat_agent.templates.metadata import UNKNOWN, RecordOrigin, TopicPlace
 from copycat_agent.transforms.sql import sql_at
-
-if TYPE_CHECKING:
-    from copycat_agent.templates import RecordLike
 
 __all__ = [
     "DeadLetter",

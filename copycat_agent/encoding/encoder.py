@@ -13,29 +13,25 @@ import time
 from collections.abc import Callable
 from functools import cache, cached_property, lru_cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.encoding.bulk import ChunkEncoding, EncodedRecords, UniformEncoding, places
 from copycat_agent.encoding.files_layout import FilesLayout, changes_fields
 from copycat_agent.encoding.layout import Headers, MessageLayout, SplitLayout, host_name
 from copycat_agent.encoding.record_parts import FirstPartResult, PartOfRecord, PartSteps
-from copycat_agent.encoding.window import window_of
+from copycat_agent.encoding.window import BoundWindow, window_of
 from copycat_agent.errors import CopycatError, DataError, FatalError
 from copycat_agent.formats import Chunk, Draft, Parsed, Unparsed
 from copycat_agent.formats.arrow_rows import ArrowRows
+from copycat_agent.model import Split
+from copycat_agent.options import Definition, KafkaOptions, TransformOptions
 from copycat_agent.producer import Message
 from copycat_agent.registry import described
 from copycat_agent.sources import SOURCES
 from copycat_agent.templates import SplitMeta
 from copycat_agent.templates.metadata import UNKNOWN, RecordOrigin
 from copycat_agent.transforms import Step, Transform, build_transform, kind_of
-
-if TYPE_CHECKING:
-    from copycat_agent.encoding.window import BoundWindow
-    from copycat_agent.model import Split
-    from copycat_agent.options import Definition, KafkaOptions, TransformOptions
-
 
 Steps = tuple[Step, ...]
 

@@ -13,20 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from copycat_agent.converters.base import PREFIX_BYTES
 from copycat_agent.converters.plain import dump
-from copycat_agent.encoding.layout import ANY_PARTITION, Headers, MessageLayout, Outline
+from copycat_agent.encoding.layout import ANY_PARTITION, Headers, MessageLayout, Outline, SplitLayout
 from copycat_agent.errors import DataError, FileError
 from copycat_agent.formats import Draft, Parsed
-from copycat_agent.model import Schema
+from copycat_agent.model import Schema, Split
 from copycat_agent.producer import Message
-from copycat_agent.templates import bind, compile_template
+from copycat_agent.templates import SplitMeta, bind, compile_template
 from copycat_agent.transforms import kind_of
 
 if TYPE_CHECKING:
-    from copycat_agent.encoding.layout import SplitLayout
-    from copycat_agent.model import Split
     from copycat_agent.options import Definition
     from copycat_agent.sinks.files_options import FilesSinkOptions
-    from copycat_agent.templates import SplitMeta
 
 NAME_BYTES = 200
 """Longest name of a directory: file systems take 255."""

@@ -14,7 +14,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.formats import Draft, Parsed
 from copycat_agent.producer import Message
 from copycat_agent.sources import declared_columns
-from copycat_agent.templates import MISSING, compile_path, compile_template
+from copycat_agent.templates import MISSING, SplitMeta, compile_path, compile_template
 from copycat_agent.transforms import columns_after
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from copycat_agent.model import Schema, Split
     from copycat_agent.options import Definition
-    from copycat_agent.templates import SplitMeta
 
 Headers = tuple[tuple[str, bytes], ...]
 Outline = tuple[str, bytes | None, int, int, list[tuple[str, bytes]] | None]

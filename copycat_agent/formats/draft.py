@@ -5,12 +5,10 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 from copycat_agent.formats.text import TAIL_BYTES, Text
-
-if TYPE_CHECKING:
-    from copycat_agent.model import Schema
+from copycat_agent.model import Schema
 
 
 class Unparsed(NamedTuple):

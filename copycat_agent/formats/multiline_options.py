@@ -106,13 +106,11 @@ class GroupOptions(Options):
     def model_post_init(self, _: object) -> None:
         """Refuses options without a rule, or with two. pydantic reports the ValueError with its place."""
         if len([name for name in _RULES if getattr(self, name) is not None]) != 1:
-            msg = f"needs exactly one of {', '.join(_RULES)}"
-            raise ValueError(msg)
+            raise ValueError(f"needs exactly one of {', '.join(_RULES)}")
         if self.field is not None:
             compile_path(self.field)
             if self.on_too_long == "split":
-                msg = "with a field, a record over the limit cannot go in parts: set on_too_long to dlq, truncate or drop"
-                raise ValueError(msg)
+                raise ValueError("with a field, a record over the limit cannot go in parts: set on_too_long to dlq, truncate or drop")
 
     def rule(self) -> Rule:
         """Returns the rule that joins lines."""

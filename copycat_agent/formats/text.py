@@ -74,8 +74,7 @@ def canonical(name: str) -> str:
     except (LookupError, ValueError):
         codec = ""
     if not codec or codec in _NO_TEXT:
-        msg = "is no text encoding that Python knows"
-        raise ValueError(msg)
+        raise ValueError("is no text encoding that Python knows")
     return "utf-8" if codec == "utf-8-sig" else codec
 
 

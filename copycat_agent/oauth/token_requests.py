@@ -173,8 +173,7 @@ def _exchange(asked: _TokenRequest, context: ssl.SSLContext | None) -> tuple[int
         answer = connection.getresponse()
         return answer.status, _body(answer, time.monotonic() + ANSWER_SECONDS)
     except HTTPException as error:
-        msg = f"no HTTP ({type(error).__name__})"
-        raise ValueError(msg) from None
+        raise ValueError(f"no HTTP ({type(error).__name__})") from None
     finally:
         end.cancel()
         connection.close()

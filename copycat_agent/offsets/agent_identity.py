@@ -17,17 +17,13 @@ import secrets
 import stat
 import uuid
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from copycat_agent.errors import FatalError, RetriableError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from copycat_agent.offsets.state_dir import StateDir
+from copycat_agent.offsets.state_dir import StateDir
 
 NAME = "identity.json"
 VERSION = 1
@@ -86,13 +82,11 @@ def load(directory: Path) -> StoredIdentity | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        msg = f"{path} cannot be read: {error.strerror}"
-        raise FatalError(msg, "it has to be a file of the agent's user") from error
+        raise FatalError(f"{path} cannot be read: {error.strerror}", "it has to be a file of the agent's user") from error
     try:
         return parse(path, text)
     except (ValueError, TypeError, KeyError, RecursionError):
-        msg = f"{path} is damaged: it does not say who this agent is in Kafka"
-        raise FatalError(msg, recovery_hint(path)) from None
+        raise FatalError(f"{path} is damaged: it does not say who this agent is in Kafka", recovery_hint(path)) from None
 
 
 def recovery_hint(path: Path) -> str:
@@ -107,8 +101,7 @@ def _read(path: Path) -> bytes:
     descriptor = os.open(path, _FLAGS)
     with open(descriptor, "rb") as stream:  # noqa: PTH123 - a descriptor
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            msg = f"{path} is not a regular file"
-            raise FatalError(msg, "move it away")
+            raise FatalError(f"{path} is not a regular file", "move it away")
         return stream.read(_MOST_BYTES)
 
 
@@ -120,8 +113,7 @@ def parse(path: Path | str, text: str | bytes) -> StoredIdentity:
         raise FatalError(msg, "install that version again")
     kept = StoredIdentity(document["uuid"], tuple(document["former"]), tuple(document["nonces"]), dict(document["partitions"]))
     if document["checksum"] != _checksum(kept) or not is_uuid(kept.uuid):
-        msg = "checksum"
-        raise ValueError(msg)
+        raise ValueError("checksum")
     return kept
 
 

@@ -10,26 +10,21 @@ import os
 import sqlite3
 import threading
 from collections import deque
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from copycat_agent import logs
 from copycat_agent.errors import CopycatError, DataError, FatalError, FencedError, RetriableError
-from copycat_agent.model import Account, SavedRow, SourceOffset, SourcePartition
+from copycat_agent.model import Account, Loss, SavedRow, SourceOffset, SourcePartition
 from copycat_agent.offsets import agent_identity, ledger, saved_rows
 from copycat_agent.offsets.lanes import NOTHING_WRITTEN, LaneCommit, OperatorChange
 from copycat_agent.offsets.sqlite_errors import RETRIABLE, is_callers, translate, unsaved
-from copycat_agent.offsets.state_dir import DATABASE, leave_marker
+from copycat_agent.offsets.state_dir import DATABASE, StateDir, leave_marker
 from copycat_agent.offsets.state_log import IDENTITY_KEY, ChangedRows, Changes, Entries, StateLog, everything
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from copycat_agent.model import Loss
-    from copycat_agent.offsets.state_dir import StateDir
-    from copycat_agent.offsets.store_file import OpenedStore
+from copycat_agent.offsets.store_file import OpenedStore
 
 _WAL_LIMIT_BYTES = 4 * 2**20  # above this the write-ahead log is checkpointed
 _LOOK_ROWS = 64  # rows between two looks at its size: each row writes two pages of 4 KiB, rarely three
@@ -270,8 +265,7 @@ class OpenStore:
         except FileNotFoundError:
             return False
         except OSError as error:
-            msg = f"the offset store cannot be reached: {error.strerror}"
-            raise RetriableError(msg) from error
+            raise RetriableError(f"the offset store cannot be reached: {error.strerror}") from error
 
     def _give_up(self, failure: FatalError) -> None:
         """Refuses everything from now on, and keeps SQLite from touching the file again.

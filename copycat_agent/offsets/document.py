@@ -6,8 +6,9 @@ import base64
 import binascii
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from copycat_agent.errors import DataError
 from copycat_agent.model import (
@@ -24,9 +25,6 @@ from copycat_agent.model import (
     state_partition,
 )
 from copycat_agent.offsets.saved_rows import LARGEST
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Kinds = dict[str, type[int | str]]
 
@@ -65,8 +63,7 @@ def from_document(connector: str, document: object) -> tuple[SourcePartition, Sa
     An offset must have a `position`; other fields default to 0, false or empty. Raises DataError, which names the field.
     """
     if not isinstance(document, dict) or document.keys() != {"key", "offset"}:
-        msg = f"{_shown(document)} is not of the form {{key, offset}}"
-        raise DataError(msg, PROVIDE)
+        raise DataError(f"{_shown(document)} is not of the form {{key, offset}}", PROVIDE)
     key = document["key"]
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         msg = f"the key of an offset has to be a word of up to 255 plain characters, not {_shown(key)}"
@@ -79,8 +76,7 @@ def _offset(document: object, key: str) -> SourceOffset:
     values = _map(document, f"the offset of {key}")
     raw, print_ = values.pop("path_base64", None), values.pop("fingerprint", None)
     if "position" not in values:
-        msg = f"the offset of {key} has no position"
-        raise DataError(msg, "give the next byte to read")
+        raise DataError(f"the offset of {key} has no position", "give the next byte to read")
     _check(values, _KINDS, key)
     _check_cursor(values.get("cursor", ""), key)
     if raw is not None:
@@ -144,8 +140,7 @@ def _rows(connector: str, body: object) -> dict[SourcePartition, SavedRow | None
     for document in documents:
         partition, row = from_document(connector, document)
         if partition in found:
-            msg = f"the key {partition.key} comes twice"
-            raise DataError(msg)
+            raise DataError(f"the key {partition.key} comes twice")
         found[partition] = row
     if "state" in body:
         found[state_partition(connector)] = None if body["state"] is None else SourceState(_map(body["state"], "the state"))
@@ -154,8 +149,7 @@ def _rows(connector: str, body: object) -> dict[SourcePartition, SavedRow | None
 
 def _map(value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        msg = f"{what} is not a map of fields: {_shown(value)}"
-        raise DataError(msg)
+        raise DataError(f"{what} is not a map of fields: {_shown(value)}")
     return dict(value)
 
 
@@ -167,11 +161,9 @@ def _check(values: dict[str, Any], kinds: Kinds, key: str) -> None:
             raise DataError(msg, f"fields are {', '.join([*(field.name for field in fields(SourceOffset))])}")
         least, largest = (-_LARGEST_TIME, _LARGEST_TIME) if name == "mtime_ns" else (0, LARGEST)
         if type(value) is not kind or (isinstance(value, int) and not least <= value <= largest):  # bool is an int for isinstance
-            msg = f"{name} of {key} has to be {_WORDS[kind]}, not {_shown(value)}"
-            raise DataError(msg)
+            raise DataError(f"{name} of {key} has to be {_WORDS[kind]}, not {_shown(value)}")
         if isinstance(value, str) and not _is_utf8(value):
-            msg = f"{name} of {key} is not UTF-8"
-            raise DataError(msg, "give the bytes in path_base64")
+            raise DataError(f"{name} of {key} is not UTF-8", "give the bytes in path_base64")
 
 
 def _check_cursor(text: str, key: str) -> None:
@@ -186,8 +178,7 @@ def _decoded(raw: object, key: str) -> str:
     try:
         return base64.b64decode(raw if isinstance(raw, str) else "?", validate=True).decode("utf-8", "surrogateescape")
     except (binascii.Error, ValueError):
-        msg = f"path_base64 of {key} is not base64: {_shown(raw)}"
-        raise DataError(msg) from None
+        raise DataError(f"path_base64 of {key} is not base64: {_shown(raw)}") from None
 
 
 def _fingerprint(values: dict[str, Any], key: str, offset: Mapping[str, Any]) -> Fingerprint:
@@ -201,8 +192,7 @@ def _fingerprint(values: dict[str, Any], key: str, offset: Mapping[str, Any]) ->
     is_whole = found.head_bytes == offset.get("size") or 0 < position == offset.get("records")
     for size, digest, fits in ((found.head_bytes, found.head, is_whole), (found.tail_bytes, found.tail, False)):
         if (size > position and not fits) or bool(size) != bool(digest):
-            msg = f"the fingerprint of {key} does not fit its position {position}"
-            raise DataError(msg, "copycat offsets set makes one that does")
+            raise DataError(f"the fingerprint of {key} does not fit its position {position}", "copycat offsets set makes one that does")
     return found
 
 

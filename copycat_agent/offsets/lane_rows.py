@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.model import STATE_KEY, Head, OffsetsPartition, SourcePartition, new_connector_id
+from copycat_agent.model import STATE_KEY, Head, OffsetsPartition, SavedRow, SourcePartition, new_connector_id
 from copycat_agent.offsets import saved_rows
 from copycat_agent.offsets.saved_rows import checksum
 from copycat_agent.transactions.opening import Adopt, LaneGroup
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Mapping
 
-    from copycat_agent.model import SavedRow
     from copycat_agent.offsets.saved_rows import Row
 
 

@@ -7,20 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from copycat_agent.errors import CopiedError, DataError
-from copycat_agent.model import Account, SourceOffset
+from copycat_agent.errors import CopiedError, DataError, PositionsError
+from copycat_agent.model import Account, OffsetsPartition, Position, SavedRow, SourceOffset, SourcePartition
 from copycat_agent.offsets import agent_identity, connector_names, lane_rows, lanes, ledger, saved_rows, schema
 from copycat_agent.offsets.connection import OpenStore
-from copycat_agent.offsets.state_dir import marker_text
+from copycat_agent.offsets.state_dir import StateDir, marker_text
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from copycat_agent.errors import PositionsError
-    from copycat_agent.model import OffsetsPartition, Position, SavedRow, SourcePartition
     from copycat_agent.offsets.agent_identity import AgentIdentity
     from copycat_agent.offsets.lanes import SavedLanes
-    from copycat_agent.offsets.state_dir import StateDir
     from copycat_agent.offsets.store_file import OpenedStore
     from copycat_agent.transactions.opening import Adopt, LaneGroup, LaneSnapshot
 

@@ -10,15 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from copycat_agent.errors import FatalError, PositionsError
-from copycat_agent.model import OFFSETS_TOPIC, Head, OffsetsPartition, SavedRow, SourcePartition
+from copycat_agent.model import OFFSETS_TOPIC, Head, OffsetsPartition, Position, SavedRow, SourcePartition
 from copycat_agent.offsets import lane_rows, saved_rows
-from copycat_agent.transactions.opening import Adopt, LaneGroup
+from copycat_agent.transactions.opening import Adopt, LaneGroup, LaneSnapshot
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from copycat_agent.model import Position
-    from copycat_agent.transactions.opening import LaneSnapshot
 
 _BUG = "this is a bug in copycat-agent; restart the agent: it reads what Kafka says anew"
 

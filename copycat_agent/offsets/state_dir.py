@@ -47,8 +47,7 @@ class StateDir:
             directory_fd = _open_private(path)
         except OSError as error:
             if not create and isinstance(error, FileNotFoundError):
-                msg = f"there is no state directory {path}"
-                raise FatalError(msg, "name the agent's: --state-dir DIR") from None
+                raise FatalError(f"there is no state directory {path}", "name the agent's: --state-dir DIR") from None
             msg = f"state directory {path} cannot be used: {error.strerror}"
             raise FatalError(msg, "give the agent a directory of its own with --state-dir") from error
         try:

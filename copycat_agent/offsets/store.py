@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Self
 
 from copycat_agent.errors import FatalError
-from copycat_agent.model import STATE_KEY, Account, SavedRow, SourceOffset, SourcePartition
+from copycat_agent.model import STATE_KEY, Account, Loss, LossReason, LossTotal, SavedRow, SourceOffset, SourcePartition
 from copycat_agent.offsets import agent_identity, connector_names, ledger, saved_rows, schema
 from copycat_agent.offsets.connection import Commit
 from copycat_agent.offsets.lane_store import LaneStore
 from copycat_agent.offsets.lanes import OperatorChange
 from copycat_agent.offsets.sqlite_errors import translate
 from copycat_agent.offsets.state_dir import DATABASE, StateDir
+from copycat_agent.offsets.state_log import StateLog
 from copycat_agent.offsets.store_copy import refuse_copy, restore
 from copycat_agent.offsets.store_file import OpenedStore, connect, open_checked, open_existing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-    from typing import Self
-
-    from copycat_agent.model import Loss, LossReason, LossTotal
-    from copycat_agent.offsets.state_log import StateLog
 
 TARGETS = ("running", "paused", "stopped")
 """The states that a person may ask of a connector."""
@@ -100,8 +95,7 @@ class OffsetStore(LaneStore):
             raise translate(error, directory.path / DATABASE) from error
         except OSError as error:
             directory.release()
-            msg = f"the offset store in {directory.path} cannot be opened: {error.strerror}"
-            raise FatalError(msg) from error
+            raise FatalError(f"the offset store in {directory.path} cannot be opened: {error.strerror}") from error
         except BaseException:
             directory.release()
             raise

@@ -9,17 +9,13 @@ import functools
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.errors import FatalError
 from copycat_agent.offsets import agent_identity, state_log
-from copycat_agent.offsets.state_dir import DATABASE, marker_of
+from copycat_agent.offsets.state_dir import DATABASE, StateDir, marker_of
+from copycat_agent.offsets.state_log import Entries
 from copycat_agent.offsets.store_file import create, find_damage, read_only
-
-if TYPE_CHECKING:
-    from copycat_agent.offsets.state_dir import StateDir
-    from copycat_agent.offsets.state_log import Entries
 
 NAME = "agent_id"
 

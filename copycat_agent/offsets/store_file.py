@@ -6,22 +6,18 @@ import os
 import sqlite3
 import stat
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 from copycat_agent import logs
 from copycat_agent.errors import FatalError
 from copycat_agent.offsets import agent_identity, lanes, ledger, schema
 from copycat_agent.offsets.sqlite_errors import is_damage, translate
-from copycat_agent.offsets.state_dir import DATABASE, leave_marker, marker_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from copycat_agent.offsets.state_dir import StateDir
+from copycat_agent.offsets.state_dir import DATABASE, StateDir, leave_marker, marker_of
 
 _CHECK_SECONDS = 20.0  # half a million rows take about 5 s; a slow disk must not keep the agent from starting
 _PROGRESS_STEPS = 10_000  # instructions of SQLite's virtual machine between two looks at the clock
@@ -88,8 +84,7 @@ def open_existing(directory: StateDir) -> OpenedStore:
         _refuse_undecided(database)
     reason = find_damage(database)
     if reason:
-        msg = f"the offset store is damaged ({reason})"
-        raise FatalError(msg, "start the agent: it moves the store aside and says what can be done")
+        raise FatalError(f"the offset store is damaged ({reason})", "start the agent: it moves the store aside and says what can be done")
     if not database.exists():
         raise nothing_there(directory.path)
     return _agreed(directory, _up_to_date(database), agent_identity.load(directory.path))
@@ -119,8 +114,7 @@ def nothing_there(path: Path) -> FatalError:
 def _refuse_undecided(database: Path) -> None:
     marker = marker_of(database)
     if marker.exists():
-        msg = f"a damaged offset store was moved aside here and nobody has decided yet; see {marker}"
-        raise FatalError(msg, recovery_hint(database))
+        raise FatalError(f"a damaged offset store was moved aside here and nobody has decided yet; see {marker}", recovery_hint(database))
 
 
 def _up_to_date(database: Path) -> sqlite3.Connection:
@@ -184,8 +178,7 @@ def find_damage(database: Path) -> str:
         wal = database.with_name(database.name + "-wal")
         return "the database is gone but its write-ahead log is there" if wal.exists() and wal.stat().st_size else ""
     if not stat.S_ISREG(status.st_mode):
-        msg = f"{database} is not a regular file"
-        raise FatalError(msg, "move it away")
+        raise FatalError(f"{database} is not a regular file", "move it away")
     if status.st_size == 0:
         return "the file is empty"
     try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import wait
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import Future, wait
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -14,9 +14,6 @@ from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.kafka_errors import classify, creation_error, with_trouble
 from copycat_agent.producer.settings import client_settings, invalidate_token
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 ANSWER_SECONDS = 10.0
 """How long a cluster may take to answer, connecting included."""

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 from copycat_agent.errors import FatalError
 from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.formats.draft import Envelopes, Unparsed
-from copycat_agent.model import Stretch
+from copycat_agent.model import Schema, Stretch
 from copycat_agent.options import Duration, Field, PrivateAttr, SourceOptions
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, SparkSession
 
-    from copycat_agent.model import Schema
     from copycat_agent.templates.metadata import TopicPlace
 
 Position = Any

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from copycat_agent.errors import CopycatError, FatalError
+from copycat_agent.formats import Frames, RecordFormat
 from copycat_agent.formats.records import build_format
 from copycat_agent.formats.records.byte_records import FormatOption, LinesOptions
+from copycat_agent.logs import Log
 from copycat_agent.model import SourceOffset, Split, SplitResult
+from copycat_agent.options import DeliveryOptions
 from copycat_agent.registry import FAULT, described
 from copycat_agent.sources.base import Offsets, Saved, Source, SourceKind
-from copycat_agent.sources.contract import FileSource, PolledOptions
+from copycat_agent.sources.contract import FileSource, PolledOptions, Probed, RunsAs, StoredFile
 from copycat_agent.sources.contract_partitions import FilePartitions
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.files.packing.unpacking import CompressionOption, UnpackOption, UnpackOptions, codec_of
 from copycat_agent.sources.files.reading.address import Info
-from copycat_agent.sources.files.reading.stream import SplitFile
+from copycat_agent.sources.files.reading.stream import SplitFile, Stream
 from copycat_agent.sources.spool_dir.spool_stream import LimitedFormat, PackedSpoolStream, SpoolStream
-
-if TYPE_CHECKING:
-    from copycat_agent.formats import Frames, RecordFormat
-    from copycat_agent.logs import Log
-    from copycat_agent.options import DeliveryOptions
-    from copycat_agent.sources.contract import Probed, RunsAs, StoredFile
-    from copycat_agent.sources.files.reading.stream import Stream
 
 T = TypeVar("T")
 

@@ -7,28 +7,24 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from copycat_agent.errors import FatalError, RetriableError
+from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.formats.arrow_rows import ArrowRows
 from copycat_agent.formats.records.schemas import arrow_columns
-from copycat_agent.model import Schema
+from copycat_agent.model import Schema, Split, Stretch
 from copycat_agent.sources.base import Offsets, Source, SourceKind
-from copycat_agent.sources.contract import LostRecords
+from copycat_agent.sources.contract import FrameSource, LostRecords, PolledOptions, Probed, Record, RunsAs
 from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_stream import RecordStream, SourceFraming, too_large
-from copycat_agent.sources.contract_threads import NAME_BYTES, WHOLE_SECONDS, ReadThreads, rows_weight
+from copycat_agent.sources.contract_threads import NAME_BYTES, WHOLE_SECONDS, Pair, ReadThreads, rows_weight
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, SparkSession
 
-    from copycat_agent.errors import CopycatError
     from copycat_agent.formats import RecordFormat
     from copycat_agent.logs import Log
-    from copycat_agent.model import Split, Stretch
     from copycat_agent.options import DeliveryOptions
-    from copycat_agent.sources.contract import FrameSource, PolledOptions, Probed, Record, RunsAs
-    from copycat_agent.sources.contract_threads import Pair
     from copycat_agent.sources.files.reading.stream import Stream
 
     Offer = Callable[[float], SparkSession]

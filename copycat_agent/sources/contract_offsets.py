@@ -6,19 +6,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from copycat_agent.formats import Frame, Parsed
-from copycat_agent.sources.contract import EnvelopedRun, LostRecords, OffsetSource, Passed, Probed, RunsAs, as_text
+from copycat_agent.model import Loss, Split, SplitResult
+from copycat_agent.sources.base import SourceKind
+from copycat_agent.sources.contract import EnvelopedRun, LostRecords, OffsetSource, Passed, PolledOptions, Probed, RunsAs, as_text
 from copycat_agent.sources.contract_partitions import OffsetPartitions
 from copycat_agent.sources.contract_stream import RecordStream, SourceFraming, SourceHalves, kind_of
-
-if TYPE_CHECKING:
-    from copycat_agent.model import Loss, Split, SplitResult
-    from copycat_agent.sources.base import SourceKind
-    from copycat_agent.sources.contract import PolledOptions
-    from copycat_agent.templates.metadata import TopicPlace
-    from copycat_agent.templates.record_like import RecordLike
+from copycat_agent.templates.metadata import TopicPlace
+from copycat_agent.templates.record_like import RecordLike
 
 
 class OffsetRecords(SourceFraming):

@@ -8,16 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from copycat_agent.model import Loss, SourceOffset, SourcePartition, Split, SplitResult, Stretch
 from copycat_agent.sources.base import FileState, FileView, Saved
-from copycat_agent.sources.contract import ENDLESS, as_text, from_text
+from copycat_agent.sources.contract import ENDLESS, AuthorSource, Found, Position, as_text, from_text
 from copycat_agent.sources.planner import READY, FileBackoff
 from copycat_agent.sources.spool_dir.outcomes import damage_loss
-
-if TYPE_CHECKING:
-    from copycat_agent.sources.contract import AuthorSource, Found, Position
 
 FILES_PER_BATCH = 128
 """Most files of one batch. Each may keep some MiB of fetched data until its records are acknowledged."""

@@ -109,8 +109,7 @@ class ContractSource(UnwatchedSource):
         except CopycatError:
             raise
         except Exception as error:  # noqa: BLE001 - third-party code may raise anything, and its text may hold data
-            words = f"source {self._type}: {described(error)}"
-            raise FatalError(words, FAULT) from None
+            raise FatalError(f"source {self._type}: {described(error)}", FAULT) from None
         if found is None:
             self._next_look.is_wanted = not self._next_look.is_over
             return changes

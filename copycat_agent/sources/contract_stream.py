@@ -11,28 +11,22 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from copycat_agent.errors import CopycatError, FatalError, SentInPartError
-from copycat_agent.formats import Frame, Parsed
+from copycat_agent.formats import Frame, Parsed, RecordFormat
 from copycat_agent.formats.arrow_rows import ArrowRows
-from copycat_agent.model import Fingerprint, Loss, LossReason, Split, SplitResult, Stretch
+from copycat_agent.logs import Log
+from copycat_agent.model import Fingerprint, Loss, LossReason, Schema, Split, SplitResult, Stretch
+from copycat_agent.options import DeliveryOptions
 from copycat_agent.registry import FAULT, described
 from copycat_agent.sources.base import Offsets, Source, SourceKind
-from copycat_agent.sources.contract import AuthorSource, LostRecords, Position, Probed, RunsAs, as_text
+from copycat_agent.sources.contract import AuthorSource, LostRecords, PolledOptions, Position, Probed, Record, RunsAs, as_text
 from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_threads import Pair, ReadRun, ReadThreads, weight
+from copycat_agent.sources.files.reading.stream import Stream
 from copycat_agent.templates.metadata import RecordOrigin
-
-if TYPE_CHECKING:
-    from copycat_agent.formats import RecordFormat
-    from copycat_agent.logs import Log
-    from copycat_agent.model import Schema
-    from copycat_agent.options import DeliveryOptions
-    from copycat_agent.sources.contract import PolledOptions, Record
-    from copycat_agent.sources.files.reading.stream import Stream
-
 
 ENTRIES_MAX = 20
 """Most entries that one stretch makes in the ledger of losses; the last one sums up the rest."""

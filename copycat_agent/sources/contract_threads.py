@@ -19,12 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import RetriableError
 from copycat_agent.formats.arrow_rows import ArrowRows
-from copycat_agent.sources.contract import EnvelopedRun, Position, Record
+from copycat_agent.sources.contract import AuthorSource, EnvelopedRun, FileSource, Finding, Position, Record
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
-
-    from copycat_agent.sources.contract import AuthorSource, FileSource, Finding
 
 
 RUN_RECORDS = 1000

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
-from copycat_agent.model import Loss
-
-if TYPE_CHECKING:
-    from copycat_agent.logs import Log
-    from copycat_agent.model import SourcePartition
-    from copycat_agent.sources.planner import Changes
+from copycat_agent.logs import Log
+from copycat_agent.model import Loss, SourcePartition
+from copycat_agent.sources.planner import Changes
 
 
 class LostData:

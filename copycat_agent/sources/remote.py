@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from copycat_agent.errors import FileError
+from copycat_agent.logs import Log
 from copycat_agent.model import Account, SourceOffset, SourcePartition, Split, SplitResult
+from copycat_agent.options import DeliveryOptions, SourceOptions
 from copycat_agent.sources.base import FileState, FileView, Lag, Offsets, Plan, Source, SourceKind, UnwatchedSource
 from copycat_agent.sources.files.packing.compressions import MAGIC_BYTES
 from copycat_agent.sources.files.packing.unpacking import asks_head, codec_of
@@ -22,10 +24,6 @@ from copycat_agent.sources.planner import READY, Changes, Planner, UnsavedChange
 from copycat_agent.sources.spool_dir.outcomes import damage_loss
 from copycat_agent.sources.spool_dir.ready import sort_key
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
-
-if TYPE_CHECKING:
-    from copycat_agent.logs import Log
-    from copycat_agent.options import DeliveryOptions, SourceOptions
 
 FILES_PER_BATCH = 32
 """Most files of one batch. Each keeps up to 8 MiB of fetched data while the batch runs."""

@@ -25,7 +25,7 @@ from copycat_agent.executor import resolved
 from copycat_agent.runner import failed, unpacked, unread
 from copycat_agent.spark import cluster_task
 from copycat_agent.spark.batch_needs import makes_frames, step_of
-from copycat_agent.spark.cluster_job import ClusterActivity, ClusterBatch, ClusterJob, ControlConnection
+from copycat_agent.spark.cluster_job import ClusterActivity, ClusterBatch, ClusterJob, ControlConnection, ControlListener
 from copycat_agent.spark.cluster_task import BatchMessage, ExecutorPython
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from copycat_agent.model import Batch, Results, Split, TaskId
     from copycat_agent.spark.cluster_host import ClusterHost
-    from copycat_agent.spark.cluster_job import ControlListener
     from copycat_agent.spark.current_session import Session
     from copycat_agent.spark.sql_jobs import SqlContexts
 

@@ -16,20 +16,17 @@ from typing import TYPE_CHECKING
 
 import copycat_agent
 from copycat_agent.errors import FatalError, RetriableError
-from copycat_agent.options import HIDDEN, Definition
+from copycat_agent.options import HIDDEN, Definition, SparkOptions
 from copycat_agent.spark import java, rundir
 from copycat_agent.spark.cluster_job import ControlListener
 from copycat_agent.spark.current_session import Session
 from copycat_agent.spark.host import SparkHost
-from copycat_agent.spark.jvm import child_environment
+from copycat_agent.spark.jvm import Jvm, child_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark import SparkContext
-
-    from copycat_agent.options import SparkOptions
-    from copycat_agent.spark.jvm import Jvm
 
 
 TRUSTED = "spark.copycat.trustedNetwork"
@@ -157,8 +154,7 @@ class ClusterHost(SparkHost):
         Raises FatalError when `master` is local.
         """
         if not is_cluster(master):
-            msg = f"{master} is no cluster"
-            raise FatalError(msg, "leave --master out for this host")
+            raise FatalError(f"{master} is no cluster", "leave --master out for this host")
         if tasks:
             options = options.model_copy(update={"conf": {"spark.cores.max": str(tasks), **options.conf}})
         super().__init__(options, run_dir, tasks or 1, on_failure=on_failure)

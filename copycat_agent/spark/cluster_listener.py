@@ -11,18 +11,14 @@ import socket
 import ssl
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from typing import NamedTuple, cast
 
 from copycat_agent import logs
-from copycat_agent.runner import Hello
+from copycat_agent.runner import Answer, Hello, LogMessage, Report, RunnerHeartbeat
 from copycat_agent.spark.runner_connections import RunnerConnection
 from copycat_agent.tls_channel import TlsChannel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from multiprocessing.connection import Connection
-
-    from copycat_agent.runner import Answer, LogMessage, Report, RunnerHeartbeat
 
 QUIET_SECONDS = 8.0
 """A runner that has a batch and is silent for this long counts as dead: it sends something every `runner.BEAT_SECONDS`."""

@@ -16,17 +16,15 @@ from copycat_agent.runner import Work
 from copycat_agent.spark import cluster_task
 from copycat_agent.spark.cancelling import cancel_job
 from copycat_agent.spark.cluster_job import kill_stopped_session
-from copycat_agent.spark.cluster_listener import ClusterListener
-from copycat_agent.spark.runner_pool import RunnerJobs
+from copycat_agent.spark.cluster_listener import ClusterListener, RemoteRunnerConnection
+from copycat_agent.spark.runner_pool import RunnerEvents, RunnerJobs
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from copycat_agent.model import Batch
     from copycat_agent.spark.cluster_host import ClusterHost
-    from copycat_agent.spark.cluster_listener import RemoteRunnerConnection
     from copycat_agent.spark.current_session import Session
-    from copycat_agent.spark.runner_pool import RunnerEvents
 
 MOST_RUNNERS = 512
 """Most runners: each has a thread in this process, and one in the driver's JVM."""

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import answer_challenge, deliver_challenge
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import copycat_agent
@@ -31,8 +31,6 @@ from copycat_agent.errors import CopycatError, FatalError, FileError
 from copycat_agent.model import Batch, Results, Split, SplitResult
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
     from copycat_agent.producer import ProducerPool
 
 

@@ -6,12 +6,11 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from copycat_agent.errors import RetriableError
+from copycat_agent.errors import FatalError, RetriableError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from copycat_agent.errors import FatalError
     from copycat_agent.spark.jvm import Jvm
 
 State = Literal["new", "starting", "running", "failed", "closed"]
@@ -46,8 +45,7 @@ class CurrentSession:
             if self.failure:
                 raise self.failure
             if self._session is None or not self._alive():
-                msg = "the Spark session is closed" if self.state == "closed" else "the Spark session is not up"
-                raise RetriableError(msg)
+                raise RetriableError("the Spark session is closed" if self.state == "closed" else "the Spark session is not up")
             return self._session
 
     def _alive(self) -> bool:

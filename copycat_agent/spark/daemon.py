@@ -15,7 +15,7 @@ gc.disable()  # imported modules are never freed; collections would take a tenth
 import ctypes
 import os
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pyspark.daemon
 import pyspark.worker
@@ -27,8 +27,6 @@ from copycat_agent.spark import workers_lock
 gc.freeze()  # later collections would touch, and so copy, every page shared with the workers
 gc.enable()
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PRELOADED = (pyspark.worker, copycat_agent.runner, copycat_agent.sources.log_file.log_kind)
 """Importing them must start no thread (a test checks it): a fork loses threads but keeps the locks they hold."""

@@ -17,7 +17,7 @@ from copycat_agent.batch.run import BatchRun
 from copycat_agent.errors import RetriableError
 from copycat_agent.sources.contract_frames import FrameRows
 from copycat_agent.spark.batch_needs import makes_frames, told_by_source
-from copycat_agent.spark.sql_task import named
+from copycat_agent.spark.sql_task import Run, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from copycat_agent.model import Batch
-    from copycat_agent.spark.sql_task import Run
 
 ROWS_PER_BATCH, BYTES_PER_BATCH = 1000, 2**22
 """Limits of the rows that go to Python together. They are in memory on both sides, rows may have a megabyte each, and if a database is slow

@@ -250,8 +250,7 @@ class SparkHost:
                 session.forget_context(context)
                 raise
         except Exception as error:
-            msg = f"Spark did not start: {session.reason_of(error)}"
-            raise RetriableError(msg) from error
+            raise RetriableError(f"Spark did not start: {session.reason_of(error)}") from error
         _log.info("Spark is up", seconds=round(time.monotonic() - jvm.started, 2), jvm_pid=jvm.pid)
         return Session(self._current.count + 1, context, jvm)
 
@@ -280,8 +279,7 @@ def runners_of(master: str) -> int:
     """Returns the number of runners of a `spark.master`. Raises FatalError if it is not local."""
     match = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
     if match is None:
-        msg = f"spark.master {master!r} cannot be used"
-        raise FatalError(msg, "write local, or local[N] for N runners")
+        raise FatalError(f"spark.master {master!r} cannot be used", "write local, or local[N] for N runners")
     if match[1] in {None, "*", "0"}:
         return max(1, min(len(os.sched_getaffinity(0)), MOST_RUNNERS))
     return int(match[1])

@@ -17,14 +17,12 @@ import shutil
 import stat
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from copycat_agent.errors import FatalError
 from copycat_agent.spark import rundir
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 OLDEST_JAVA = 17
 """Oldest version that Spark 4 runs on."""
@@ -137,8 +135,7 @@ def find_java(environ: Mapping[str, str]) -> Java:
             return Java(path, version)
         seen.append(f"{path} is {f'version {version}' if version else 'not a Java'}")
     what = "; ".join(seen) or "there is none in JAVA_HOME or PATH"
-    msg = f"Spark needs Java {OLDEST_JAVA} or newer: {what}"
-    raise FatalError(msg, _INSTALL_HINT)
+    raise FatalError(f"Spark needs Java {OLDEST_JAVA} or newer: {what}", _INSTALL_HINT)
 
 
 def _java_version(path: str) -> str:
@@ -166,8 +163,7 @@ def spark_home() -> Path:
     """Returns pyspark's directory without importing it, which takes time in which the JVM could already start. Raises FatalError."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        msg = "pyspark is not installed in this Python"
-        raise FatalError(msg, "install copycat-agent with its dependencies")
+        raise FatalError("pyspark is not installed in this Python", "install copycat-agent with its dependencies")
     return Path(next(iter(spec.submodule_search_locations)))
 
 

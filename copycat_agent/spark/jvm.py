@@ -17,14 +17,11 @@ import struct
 import subprocess
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from copycat_agent import logs
 from copycat_agent.errors import RetriableError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 
@@ -123,12 +120,10 @@ class Jvm:
         while not self._info.exists():  # Spark renames it into place, so it is complete
             if self._process.poll() is not None:
                 self._pump.join(1)
-                msg = f"the JVM ended at its start ({self.ending()}): {' | '.join(self._tail) or 'it said nothing'}"
-                raise RetriableError(msg)
+                raise RetriableError(f"the JVM ended at its start ({self.ending()}): {' | '.join(self._tail) or 'it said nothing'}")
             if time.monotonic() > deadline:
                 self.kill()
-                msg = f"the JVM did not listen within {START_SECONDS:.0f} s"
-                raise RetriableError(msg)
+                raise RetriableError(f"the JVM did not listen within {START_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
         data = self._info.read_bytes()
         self._info.unlink()

@@ -36,8 +36,7 @@ def prepare(run_dir: Path) -> Path:
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = run_dir.lstat()
         if status.st_uid != os.geteuid() or not run_dir.is_dir() or run_dir.is_symlink():
-            msg = f"{run_dir} is not a directory of this user"
-            raise FatalError(msg, "remove it, or choose another state directory")
+            raise FatalError(f"{run_dir} is not a directory of this user", "remove it, or choose another state directory")
         run_dir.chmod(0o700)
         remove(run_dir)
         for name in (TEMPORARY, LOCAL):

@@ -12,23 +12,18 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.delivery.batch_outcomes import ReportedOffsets
+from copycat_agent.errors import CopycatError
 from copycat_agent.fair_executor import participant_of
-from copycat_agent.runner import failed, key_path
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
-    from copycat_agent.errors import CopycatError
-    from copycat_agent.model import Batch, Results, TaskId
-    from copycat_agent.runner import Answer, Hello, LogMessage, Report, RunnerHeartbeat
+from copycat_agent.model import Batch, Results, TaskId
+from copycat_agent.runner import Answer, Hello, LogMessage, Report, RunnerHeartbeat, failed, key_path
 
 _UCRED = struct.Struct("3i")
 _AGAIN_SECONDS = 1.0

@@ -17,7 +17,7 @@ from copycat_agent import logs
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.executor import run_batch
 from copycat_agent.runner import Work, credentials, resident
-from copycat_agent.spark.runner_connections import RunnerListener
+from copycat_agent.spark.runner_connections import RunnerConnection, RunnerListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from copycat_agent.runner import Run
     from copycat_agent.spark.current_session import Session
     from copycat_agent.spark.host import SparkHost
-    from copycat_agent.spark.runner_connections import RunnerConnection
 
 _SESSION_SECONDS = 0.5
 STEADY_SECONDS = 1.0

@@ -15,7 +15,9 @@ import re
 import sys
 import threading
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, ClientServer, JavaParameters, PythonParameters
 from py4j.java_gateway import JavaGateway, java_import
@@ -27,10 +29,6 @@ from pyspark.core.rdd import RDD
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql import SparkSession
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
 
 # The imports of pyspark.java_gateway.launch_gateway, which needs a secret in os.environ to use a running JVM.
 _JAVA_IMPORTS = (

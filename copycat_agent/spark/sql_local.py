@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -12,26 +12,23 @@ from copycat_agent.batch.sql_run import SqlRun
 from copycat_agent.batch.sql_table import FAILED, RECORD, Table
 from copycat_agent.errors import DataError, FatalError
 from copycat_agent.executor import run_batch
-from copycat_agent.options import SparkOptions
+from copycat_agent.options import Definition, SparkOptions
 from copycat_agent.sources.contract_frames import SPARK
 from copycat_agent.spark import sql_words as words
 from copycat_agent.spark.batch_needs import step_of
 from copycat_agent.spark.host import SparkHost
-from copycat_agent.spark.sql_jobs import SqlContexts
+from copycat_agent.spark.sql_jobs import PreparedQuery, SqlContext, SqlContexts
 from copycat_agent.spark.sql_words import QueryFailedError
 from copycat_agent.transforms import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, sql_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
-    from typing import Self
 
     from pyspark.sql import SparkSession
 
     from copycat_agent.model import Batch, Results
-    from copycat_agent.options import Definition
     from copycat_agent.producer import ProducerPool
-    from copycat_agent.spark.sql_jobs import PreparedQuery, SqlContext
     from copycat_agent.transforms.sql import SqlStep
 
 START_SECONDS = 120.0
@@ -55,8 +52,7 @@ class LocalSql:
         step = sql_step(definition)
         assert step is not None, "only definitions with a query are asked for it"
         if step.columns is None:
-            msg = f"{step.name}: {UNKNOWN_COLUMNS}"
-            raise FatalError(msg, UNKNOWN_COLUMNS_HINT)
+            raise FatalError(f"{step.name}: {UNKNOWN_COLUMNS}", UNKNOWN_COLUMNS_HINT)
         session = self._session()
         return SqlQuery(session, session.prepared(step), step)
 

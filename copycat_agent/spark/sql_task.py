@@ -20,20 +20,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 
 from copycat_agent.batch.sql_run import SqlRun
+from copycat_agent.delivery.base import MakeRun
 from copycat_agent.errors import RetriableError
 from copycat_agent.executor import run_batch
+from copycat_agent.model import Batch
 from copycat_agent.runner import packed, run_safely, shared_producers
 from copycat_agent.sources.contract_frames import FrameRows
 from copycat_agent.spark import cluster_task
-
-if TYPE_CHECKING:
-    from copycat_agent.delivery.base import MakeRun
-    from copycat_agent.model import Batch
 
 Run = Callable[[Any, "MakeRun"], bytes]
 """Runs the item of a message: `here` or `there`, pickled by reference. Returns packed results."""
@@ -130,8 +128,7 @@ def _received(stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
                 yield from batches
             sign = stream.read(1)
     if sign != _END:
-        msg = "Spark broke off the reading of rows"
-        raise RetriableError(msg)
+        raise RetriableError("Spark broke off the reading of rows")
 
 
 def here(item: tuple[str, Batch, dict[str, str]], make_run: MakeRun) -> bytes:
@@ -211,8 +208,7 @@ def _gone() -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, pa.ArrowException) as error:
-        msg = f"Spark broke the query off ({type(error).__name__})"
-        raise RetriableError(msg) from None
+        raise RetriableError(f"Spark broke the query off ({type(error).__name__})") from None
 
 
 def _path(meeting: str) -> str:
@@ -251,8 +247,7 @@ def _connected(path: str) -> socket.socket:
             return connection
         if time.monotonic() > deadline:
             connection.close()
-            msg = "the two ends of a query did not meet in time"
-            raise RetriableError(msg)
+            raise RetriableError("the two ends of a query did not meet in time")
         time.sleep(_LOOK_SECONDS)
 
 

@@ -11,21 +11,18 @@ milliseconds, or by the strftime directives after the colon.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from operator import attrgetter
 from string import Formatter
-from typing import TYPE_CHECKING
 
 from copycat_agent.errors import DataError
 from copycat_agent.templates.fields import MISSING, compile_path, is_path
 from copycat_agent.templates.metadata import METADATA, OF_SPLIT, TIME_NAMES, Access, SplitMeta
 from copycat_agent.templates.record_like import RecordLike
 from copycat_agent.templates.texts import is_not_utf8, readable, scalar_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 __all__ = [
     "METADATA",
@@ -55,8 +52,7 @@ class Name:
 def _key_text(record: RecordLike) -> str:
     key = None if record.envelope is None else record.envelope.key
     if key is None:
-        msg = "the record has no key for '@key'"
-        raise DataError(msg)
+        raise DataError("the record has no key for '@key'")
     return key.decode("utf-8", "replace")
 
 
@@ -125,8 +121,7 @@ def _required(value: object, name: str) -> str:
     if text is not None:
         return text
     what = "is missing" if value is MISSING else "is null" if value is None else "is not a text or a number"
-    msg = f"field {name!r} {what}"
-    raise DataError(msg)
+    raise DataError(f"field {name!r} {what}")
 
 
 def _formatted(value: object, name: str, spec: str) -> str:
@@ -157,8 +152,7 @@ def _time_text(epoch_ms: int, spec: str) -> str:
     try:
         moment = _EPOCH + timedelta(milliseconds=epoch_ms)
     except OverflowError:
-        msg = "the record's timestamp is outside the years 1 to 9999"
-        raise DataError(msg) from None
+        raise DataError("the record's timestamp is outside the years 1 to 9999") from None
     return moment.strftime(spec) if spec else moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -247,13 +241,11 @@ class Template:
 def compile_template(text: str) -> Template:
     """Checks `text` and returns a template. Raises ValueError with the problem, for the author of the definition."""
     if is_not_utf8(text):
-        msg = "a template must be valid Unicode; this one holds a lone surrogate"
-        raise ValueError(msg)
+        raise ValueError("a template must be valid Unicode; this one holds a lone surrogate")
     try:
         pieces = list(Formatter().parse(text))
     except ValueError as error:
-        msg = f"bad template: {str(error).lower()}; a literal brace is written twice: {{{{ or }}}}"
-        raise ValueError(msg) from None
+        raise ValueError(f"bad template: {str(error).lower()}; a literal brace is written twice: {{{{ or }}}}") from None
     parts: list[str | Name] = []
     for literal, name, spec, conversion in pieces:
         if literal:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from copycat_agent.templates.metadata import METADATA
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from copycat_agent.templates.record_like import RecordLike
+from copycat_agent.templates.record_like import RecordLike
 
 MISSING: Final = object()
 """Returned by a compiled path for a field that does not exist (None is a field that is null)."""
@@ -36,8 +33,7 @@ def compile_path(path: str) -> Callable[[RecordLike], object]:
     """
     keys = path.split(".")
     if not is_path(path):
-        msg = f"{path!r} is not a field name: write names joined by dots, such as user.id (no brackets, no empty parts)"
-        raise ValueError(msg)
+        raise ValueError(f"{path!r} is not a field name: write names joined by dots, such as user.id (no brackets, no empty parts)")
     is_message = path == "message"
     first, rest = keys[0], keys[1:]
 

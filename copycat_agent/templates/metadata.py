@@ -12,15 +12,12 @@ r"""The names that begin with `@`: what is known of a record beside its fields. 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from copycat_agent.templates.record_like import RecordLike
 from copycat_agent.templates.texts import readable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from copycat_agent.templates.record_like import RecordLike
 
 
 class Access(NamedTuple):

@@ -174,5 +174,4 @@ class LaneWriter:
 def _compare(plan: LanePlan, head: Head) -> None:
     """Raises FencedError when the lane's head is not the one that the batch was planned at."""
     if head[:2] != plan.head[:2]:
-        msg = f"lane {plan.lane.number} is at step {head.seq}, and the batch was planned at {plan.head.seq}"
-        raise FencedError(msg)
+        raise FencedError(f"lane {plan.lane.number} is at step {head.seq}, and the batch was planned at {plan.head.seq}")

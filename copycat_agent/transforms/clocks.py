@@ -69,16 +69,14 @@ def said_offset(text: str, zone: tzinfo | None, clock: int, *, by_rfc: bool = Fa
     if behind:
         offset = numeric_offset(behind)
         if offset is None or name not in _UTC_NAMES:
-            msg = "no zone's offset"
-            raise ValueError(msg)
+            raise ValueError("no zone's offset")
         return offset
     if name in _UTC_NAMES:
         return 0
     own = _own_name(name, zone, clock)
     hours = (_RFC_ONLY if by_rfc else {}).get(name, _ZONE_HOURS.get(name)) if own is None else None
     if own is None and hours is None:
-        msg = "a zone's name that means several zones, or none"
-        raise ValueError(msg)
+        raise ValueError("a zone's name that means several zones, or none")
     return own if own is not None else (hours or 0) * 3600 * MICRO
 
 

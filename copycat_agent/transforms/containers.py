@@ -52,8 +52,7 @@ def _encoded(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         pass  # the error raised below shows nothing of it
-    msg = "not JSON: half of a surrogate pair"
-    raise DataError(msg)
+    raise DataError("not JSON: half of a surrogate pair")
 
 
 def _kind(raw: bytes) -> str:

@@ -64,11 +64,9 @@ class CsvParse(ParseOptions):
         """Raises ValueError for options that contradict each other; pydantic reports it with its place."""
         super().model_post_init(context)
         if self.types.keys() - set(self.columns) and self.columns:
-            msg = "types names a column that is not in columns"
-            raise ValueError(msg)
+            raise ValueError("types names a column that is not in columns")
         for problem in problems(self.as_format()):
-            msg = f"{'.'.join(map(str, problem.place))}: {problem.why}; {problem.hint}"
-            raise ValueError(msg)
+            raise ValueError(f"{'.'.join(map(str, problem.place))}: {problem.why}; {problem.hint}")
 
     def as_format(self) -> CsvOptions:
         """Returns the same options for the format csv."""
@@ -203,8 +201,7 @@ class _Row:
 
 
 def _refuse(why: str) -> NoReturn:
-    msg = f"not a row: {why}"
-    raise DataError(msg, "correct the options of csv, or set on_error")
+    raise DataError(f"not a row: {why}", "correct the options of csv, or set on_error")
 
 
 def _columns(options: CsvStepOptions, before: Columns | None) -> Columns | None:

@@ -117,8 +117,7 @@ class RenameOptions(StepOptions):
         """Raises ValueError for names that overlap."""
         for names in (list(self.rename), list(self.rename.values())):
             if twice := clash(names):
-                msg = f"{twice!r} is named twice, or lies in another field that is named"
-                raise ValueError(msg)
+                raise ValueError(f"{twice!r} is named twice, or lies in another field that is named")
 
 
 def _build_rename(options: RenameOptions) -> Transform:
@@ -167,11 +166,9 @@ class NestOptions(StepOptions):
         """Raises ValueError for a field that would move into itself, or that lies in another one that moves."""
         into = self.nest.into
         if inner := clash(list(dict.fromkeys(self.nest.fields_ or ()))):
-            msg = f"{inner!r} lies in another field that is named"
-            raise ValueError(msg)
+            raise ValueError(f"{inner!r} lies in another field that is named")
         if any(f"{into}.".startswith(f"{name}.") for name in self.nest.fields_ or ()):
-            msg = f"{into!r} cannot move into itself"
-            raise ValueError(msg)
+            raise ValueError(f"{into!r} cannot move into itself")
 
 
 def _build_nest(options: NestOptions) -> Transform:
@@ -267,8 +264,7 @@ def _flat(todo: list[tuple[str, Any]], delimiter: str, out: dict[str, Any]) -> d
         if isinstance(value, dict) and value:
             longer += (len(name) + len(delimiter)) * (len(value) - 1)
             if longer > _MOST_CHARACTERS:
-                msg = "the names of its fields would be too long once the record is flat"
-                raise DataError(msg)
+                raise DataError("the names of its fields would be too long once the record is flat")
             todo += [(f"{name}{delimiter}{key}", inner) for key, inner in reversed(value.items())]
         elif name in out:
             msg = "two fields would have the same name once the record is flat"

@@ -69,8 +69,7 @@ def _refuse_rest(text: str) -> NoReturn:
 
 
 def _refuse_logfmt(why: str) -> NoReturn:
-    msg = f"not logfmt: {why}"
-    raise DataError(msg)
+    raise DataError(f"not logfmt: {why}")
 
 
 LOGFMT = TransformKind(LogfmtOptions, lambda options: Steady(parse_step(options.logfmt, parse_logfmt)))
@@ -107,11 +106,9 @@ class KeyValueParse(ParseOptions):
         super().model_post_init(context)
         for name, sign in (("field_split", self.field_split), ("value_split", self.value_split)):
             if any(quote in sign for quote in self.quotes) or (self.escape and self.escape in sign):
-                msg = f"{name} holds the quote or the escape: each needs a sign of its own"
-                raise ValueError(msg)
+                raise ValueError(f"{name} holds the quote or the escape: each needs a sign of its own")
         if self.value_split in self.field_split or (self.field_split.strip() and self.field_split in self.value_split):
-            msg = "field_split and value_split need signs of their own"
-            raise ValueError(msg)
+            raise ValueError("field_split and value_split need signs of their own")
 
 
 class KeyValueOptions(StepOptions):
@@ -278,8 +275,7 @@ def _append(fields: dict[str, Any], name: str, value: object) -> None:
 
 
 def _refuse(why: str, hint: str) -> NoReturn:
-    msg = f"not pairs of keys and values: {why}"
-    raise DataError(msg, hint)
+    raise DataError(f"not pairs of keys and values: {why}", hint)
 
 
 KEY_VALUE = TransformKind(KeyValueOptions, lambda options: Steady(parse_step(options.key_value, build_parser(options.key_value))))

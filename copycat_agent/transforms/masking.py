@@ -51,8 +51,7 @@ def hiding(changes: dict[str, Change], done: str) -> Step:
                 except RecursionError:  # too deep to find the value
                     fields[top] = HIDDEN
         if bad:
-            msg = f"field {bad!r} cannot be {done}, so all of it is hidden"
-            raise DataError(msg)
+            raise DataError(f"field {bad!r} cannot be {done}, so all of it is hidden")
         return True
 
     return hide
@@ -85,11 +84,9 @@ class HashSettings(Options):
     def model_post_init(self, _: object) -> None:
         """Raises ValueError for fields that overlap, and for an empty secret."""
         if twice := clash(list(self.field)):
-            msg = f"{twice!r} is named twice, or lies in another field that is named"
-            raise ValueError(msg)
+            raise ValueError(f"{twice!r} is named twice, or lies in another field that is named")
         if self.secret is not None and not self.secret.get_secret_value():
-            msg = "the secret is empty"
-            raise ValueError(msg)
+            raise ValueError("the secret is empty")
 
 
 class HashOptions(StepOptions):
@@ -186,8 +183,7 @@ _Rules = dict[FieldName, _Rule]
 def _as_rules(value: object) -> object:
     """Raises ValueError for what looks like the mask of one field but would mask fields named `field` and `pattern`."""
     if isinstance(value, dict) and {"field", "pattern"} <= value.keys() and not any(isinstance(each, dict) for each in value.values()):
-        msg = "needs fields and their patterns, as in {card: RE}, or {card: {pattern: RE, with: TEXT}}"
-        raise ValueError(msg)
+        raise ValueError("needs fields and their patterns, as in {card: RE}, or {card: {pattern: RE, with: TEXT}}")
     return value
 
 

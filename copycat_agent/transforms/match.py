@@ -65,8 +65,7 @@ class PlainCondition(Options, defer_build=False):  # pydantic loses the function
     def model_post_init(self, _: object) -> None:
         """Raises ValueError, when the definition is loaded, for what could not be compiled. pydantic reports it with its place."""
         if all(value is None for _, value in self):
-            msg = f"needs a value, a list of values, or one of {', '.join(_keys(type(self)))}"
-            raise ValueError(msg)
+            raise ValueError(f"needs a value, a list of values, or one of {', '.join(_keys(type(self)))}")
         if self.matches is not None:
             compile_pattern(self.matches)
 

@@ -120,8 +120,7 @@ def _text(value: object, field: str) -> str | bytes:
     if isinstance(value, str | bytes):
         return value
     what = "is missing" if value is MISSING else "is null" if value is None else "is not a text"
-    msg = f"field {field!r} {what}, so there is nothing to parse"
-    raise DataError(msg)
+    raise DataError(f"field {field!r} {what}, so there is nothing to parse")
 
 
 def parsed_columns(options: ParseOptions, found: Columns, before: Columns | None) -> Columns | None:

@@ -85,8 +85,7 @@ def apart(done: str) -> AfterValidator:
 
     def check(named: Collection[str]) -> Collection[str]:
         if twice := clash(list(named)):
-            msg = f"{twice!r} lies in another field that is {done}"
-            raise ValueError(msg)
+            raise ValueError(f"{twice!r} lies in another field that is {done}")
         return named
 
     return AfterValidator(check)

@@ -36,8 +36,7 @@ class RegexOptions(ParseOptions):
         """Raises ValueError for a pattern that would make no field; pydantic reports it with its place."""
         super().model_post_init(context)
         if not self.pattern:
-            msg = "needs a pattern"
-            raise ValueError(msg)
+            raise ValueError("needs a pattern")
         for text in self.pattern:
             check_groups(compile_pattern(text))
 
@@ -140,8 +139,7 @@ def _text(value: object, path: str) -> str:
     except ValueError:  # an int of more digits than Python turns into text
         text = None
     if text is None:
-        msg = f"field {path!r} is not a text or a number"
-        raise DataError(msg)
+        raise DataError(f"field {path!r} is not a text or a number")
     return text
 
 
@@ -164,8 +162,7 @@ def _expanding(rule: ReplaceRule) -> Callable[[Match], str]:
 def _group(pattern: Pattern, reference: str) -> int:
     number = int(reference) if reference.isdigit() else pattern.groupindex.get(reference, -1)
     if not 0 <= number <= pattern.groups:
-        msg = f"the pattern has no group {reference}: \\1 is what its first pair of brackets matches"
-        raise ValueError(msg)
+        raise ValueError(f"the pattern has no group {reference}: \\1 is what its first pair of brackets matches")
     return number
 
 

@@ -94,8 +94,7 @@ def _copy(name: str) -> Make:
     def copy(draft: Draft) -> object:
         value = find(draft)
         if value is MISSING:
-            msg = f"field {name!r} is missing"
-            raise DataError(msg)
+            raise DataError(f"field {name!r} is missing")
         return value
 
     return copy

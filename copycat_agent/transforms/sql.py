@@ -43,8 +43,7 @@ def plain_type(text: str, depth: int = 0) -> str:
                 return f"decimal({precision},{scale})"
             if type_.word in _WORDS and (not type_.numbers or type_.word == "string"):
                 return type_.word
-    msg = f"{word!r} is no type; known are {_KNOWN}"
-    raise ValueError(msg)
+    raise ValueError(f"{word!r} is no type; known are {_KNOWN}")
 
 
 def columns_of(schema: str) -> tuple[Column, ...]:
@@ -52,23 +51,19 @@ def columns_of(schema: str) -> tuple[Column, ...]:
     fields = struct_fields(f"struct<{schema}>") or []
     columns = tuple(Column(name, plain_type(kind) if kind else _untyped(name)) for name, kind in fields)
     if not columns:
-        msg = 'names no column; write names and types, as in "ts timestamp, level string"'
-        raise ValueError(msg)
+        raise ValueError('names no column; write names and types, as in "ts timestamp, level string"')
     seen: set[str] = set()
     for column in columns:
         if column.name.lower() in seen or not column.name:
-            msg = f"names column {column.name!r} twice: names of columns are the same in upper and lower case"
-            raise ValueError(msg)
+            raise ValueError(f"names column {column.name!r} twice: names of columns are the same in upper and lower case")
         if column.name.lower().startswith("__copycat"):
-            msg = f"column {column.name!r} has a name that is the agent's own"
-            raise ValueError(msg)
+            raise ValueError(f"column {column.name!r} has a name that is the agent's own")
         seen.add(column.name.lower())
     return columns
 
 
 def _untyped(name: str) -> str:
-    msg = f"column {name!r} has no type; write for example {name!r} string"
-    raise ValueError(msg)
+    raise ValueError(f"column {name!r} has no type; write for example {name!r} string")
 
 
 class QueryOptions(Options):
@@ -86,8 +81,7 @@ class QueryOptions(Options):
     def model_post_init(self, _: object) -> None:
         """Raises ValueError for an invalid schema; pydantic reports it with its place."""
         if not self.query.strip():
-            msg = "the query is empty; write SELECT ... FROM records"
-            raise ValueError(msg)
+            raise ValueError("the query is empty; write SELECT ... FROM records")
         if self.schema_ is not None:
             columns_of(self.schema_)
 
@@ -103,8 +97,7 @@ class SqlOptions(StepOptions):
     def model_post_init(self, _: object) -> None:
         """Raises ValueError for a condition, which a query cannot have; pydantic reports it with its place."""
         if self.if_ is not None:
-            msg = "a sql step takes no if: say it in the query, with WHERE or CASE"
-            raise ValueError(msg)
+            raise ValueError("a sql step takes no if: say it in the query, with WHERE or CASE")
 
 
 class SqlStep(NamedTuple):
@@ -135,8 +128,7 @@ class _QueryPlaceholder:
 
     def bind(self, meta: SplitMeta) -> Step:
         """Never called: a query takes many records at once, see `TransformKind.is_query`."""
-        msg = f"a query is no step, in {meta.path!r}"
-        raise AssertionError(msg)
+        raise AssertionError(f"a query is no step, in {meta.path!r}")
 
 
 SQL = TransformKind(SqlOptions, lambda _: _QueryPlaceholder(), is_query=True)

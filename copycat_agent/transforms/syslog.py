@@ -138,8 +138,7 @@ def _modern(moments: _DateCache) -> Dated:
     def parse(text: str) -> tuple[dict[str, Any], int | None]:
         head = _MODERN.match(text) or ((counted := _COUNTED.match(text)) and _MODERN.match(text, counted.end()))
         if not head:
-            msg = "not a line of RFC 5424: <priority>1 time host app procid msgid [data] message"
-            raise DataError(msg)
+            raise DataError("not a line of RFC 5424: <priority>1 time host app procid msgid [data] message")
         number, when, host, app, procid, msgid = head.groups()
         facility, severity = _priority(number)
         moment, at_ms = (None, None) if when == "-" else moments[when]
@@ -147,8 +146,7 @@ def _modern(moments: _DateCache) -> Dated:
         if text.startswith("[", end):
             end, data = _structured(text, end)
         if text[end : end + 1] not in ("", " "):
-            msg = f"not a line of RFC 5424: a blank has to follow the structured data, at character {end + 1}"
-            raise DataError(msg)
+            raise DataError(f"not a line of RFC 5424: a blank has to follow the structured data, at character {end + 1}")
         return {
             "timestamp": moment,
             "hostname": None if host == "-" else host,
@@ -168,8 +166,7 @@ def _structured(text: str, begin: int) -> tuple[int, dict[str, dict[str, str]]]:
     """Returns where the elements that begin there end, and their content. The values of a repeated name are joined by a comma."""
     whole = _ELEMENTS.match(text, begin)
     if whole is None:
-        msg = f'not a line of RFC 5424: the structured data that begins at character {begin + 1} is not [id name="value"]'
-        raise DataError(msg)
+        raise DataError(f'not a line of RFC 5424: the structured data that begins at character {begin + 1} is not [id name="value"]')
     data: dict[str, dict[str, str]] = {}
     repeated: dict[tuple[str, str], list[str]] = {}
     for element in _ELEMENT.finditer(whole[0]):
@@ -188,8 +185,7 @@ def _structured(text: str, begin: int) -> tuple[int, dict[str, dict[str, str]]]:
 def _priority(number: str) -> tuple[str, str]:
     found = _PRIORITIES.get(number)
     if found is None:
-        msg = "not a syslog line: the highest priority is 191"
-        raise DataError(msg)
+        raise DataError("not a syslog line: the highest priority is 191")
     return found
 
 

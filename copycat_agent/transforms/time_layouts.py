@@ -148,8 +148,7 @@ def _pieces(text: str) -> list[str]:
             found.append(_PATTERNS[name])
         group = "m" if name == "b" else name
         if group in seen and group not in "au%":
-            msg = f"{token} stands twice, or what it gives does"
-            raise ValueError(msg)
+            raise ValueError(f"{token} stands twice, or what it gives does")
         seen.add(group)
     return found
 
@@ -171,16 +170,14 @@ def _tokens(text: str) -> list[str]:
 def _known(piece: str) -> str:
     """Returns a piece by its plain name. Raises ValueError for an unknown directive."""
     if piece == "%":
-        msg = "a % at the end: write %% for the sign itself"
-        raise ValueError(msg)
+        raise ValueError("a % at the end: write %% for the sign itself")
     if len(piece) == 1:
         return piece
     name = _SAME_AS.get(piece[1], piece[1])
     if name == " ":
         return name
     if name in _REFUSED:
-        msg = f"%{name} {_REFUSED[name]}"
-        raise ValueError(msg)
+        raise ValueError(f"%{name} {_REFUSED[name]}")
     if name not in _PATTERNS and name not in _NUMERIC:
         msg = (
             f"{piece} is no directive; there are {' '.join(f'%{each}' for each in sorted({*_PATTERNS, *_NUMERIC, *_SAME_AS, *_SHORT_FOR}))}"

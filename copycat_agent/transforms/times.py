@@ -111,8 +111,7 @@ class TimeFormats:
             return clock - self._offset(clock)
         except (ValueError, OverflowError):
             pass
-        msg = "a time at the end of the calendar"
-        raise DataError(msg)
+        raise DataError("a time at the end of the calendar")
 
 
 def compile_times(formats: Sequence[str], zone: str = LOCAL) -> TimeFormats:
@@ -121,8 +120,7 @@ def compile_times(formats: Sequence[str], zone: str = LOCAL) -> TimeFormats:
     Raises ValueError that says what is wrong.
     """
     if not formats:
-        msg = f"needs a format: {', '.join((*NAMES, *EPOCH_UNITS))}, or directives such as %d/%b/%Y:%H:%M:%S %z"
-        raise ValueError(msg)
+        raise ValueError(f"needs a format: {', '.join((*NAMES, *EPOCH_UNITS))}, or directives such as %d/%b/%Y:%H:%M:%S %z")
     return TimeFormats([_named(each) for each in formats], zone)
 
 
@@ -200,8 +198,7 @@ _DIVISORS = {"unix": 10**6, "unix_ms": 1000, "unix_us": 1}
 
 def _not_empty(formats: tuple[str, ...]) -> tuple[str, ...]:
     if not formats:
-        msg = "needs a format"
-        raise ValueError(msg)
+        raise ValueError("needs a format")
     return formats
 
 
@@ -266,8 +263,7 @@ class _TimestampStep:
                 if put is not None:
                     put(fields, micros)
                 return True
-            msg = f"field {name!r}: {why}"
-            raise DataError(msg, _HINT)
+            raise DataError(f"field {name!r}: {why}", _HINT)
 
         return stamp
 
@@ -288,8 +284,7 @@ def _other(times: TimeFormats, read_us: Read) -> Callable[[object], int]:
             return times.to_utc((value - _CLOCK_EPOCH.date()) // _MICROSECOND)
         if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
             return from_number(value, units) if units else read_us(_digits(value))
-        what = "it is missing" if value is MISSING else "it is null" if value is None else "neither a text, a number nor a time"
-        raise DataError(what)
+        raise DataError("it is missing" if value is MISSING else "it is null" if value is None else "neither a text, a number nor a time")
 
     return micros
 

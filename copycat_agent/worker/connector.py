@@ -5,29 +5,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from copycat_agent import logs
 from copycat_agent.definitions.source_rules import places_of
-from copycat_agent.delivery.base import Callbacks
+from copycat_agent.delivery.base import Callbacks, Delivery, Opening
 from copycat_agent.errors import BusyError, CopycatError, RetriableError, bug_words
+from copycat_agent.model import Counts
+from copycat_agent.options import Definition
+from copycat_agent.sources import Source
 from copycat_agent.worker.connector_io import ConnectorIO
 from copycat_agent.worker.context import ConnectorContext, RestartKeeper, WorkerServices
 from copycat_agent.worker.machine import ConnectorMachine
 from copycat_agent.worker.mounts import ConnectorMounts
-from copycat_agent.worker.orders import ConnectorCommands
-from copycat_agent.worker.poll_loop import Wait
+from copycat_agent.worker.orders import ConnectorCommands, Taps
+from copycat_agent.worker.poll_loop import PollLoop, ScheduledConnector, Steps, Wait
 from copycat_agent.worker.retry_policy import BUGS_MAX, Restarts, RetryPolicy
-from copycat_agent.worker.status import ConnectorState, CurrentState, State, Status
-
-if TYPE_CHECKING:
-    from copycat_agent.delivery.base import Delivery, Opening
-    from copycat_agent.model import Counts
-    from copycat_agent.options import Definition
-    from copycat_agent.sources import Source
-    from copycat_agent.worker.orders import Taps
-    from copycat_agent.worker.poll_loop import PollLoop, ScheduledConnector, Steps
-    from copycat_agent.worker.status import ConnectorMetrics
+from copycat_agent.worker.status import ConnectorMetrics, ConnectorState, CurrentState, State, Status
 
 T = TypeVar("T")
 TELL_SECONDS = 1.0
@@ -186,8 +180,7 @@ class Connector:
         try:
             return answer.result(seconds)  # type: ignore[no-any-return]
         except TimeoutError:
-            msg = f"connector {self.definition.name} is busy and did not answer within {seconds:g} s"
-            raise BusyError(msg, "try again") from None
+            raise BusyError(f"connector {self.definition.name} is busy and did not answer within {seconds:g} s", "try again") from None
 
     def _run(self) -> Steps:
         try:

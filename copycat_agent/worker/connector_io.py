@@ -5,28 +5,23 @@ from __future__ import annotations
 import pickle
 import time
 from collections import deque
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from copycat_agent import failpoints
+from copycat_agent.delivery.base import Delivery, PendingResults, Unsaved
 from copycat_agent.delivery.batch_outcomes import ReportedOffsets
 from copycat_agent.errors import CopycatError, FatalError, bug_words
 from copycat_agent.executor import DefinitionChecker, StayingExecutor
 from copycat_agent.model import Account, Batch, Results, SourcePartition, SplitResult, TaskId
+from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES, KeepsFiles, KnowsUnchanged, create_source
 from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker import effects
-from copycat_agent.worker.effects import CollectedEvents, Performed, Save, SaveLast, ScanResult, WaitForChange
-from copycat_agent.worker.poll_loop import Wait
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
-
-    from copycat_agent.delivery.base import Delivery, PendingResults, Unsaved
-    from copycat_agent.options import Definition
-    from copycat_agent.worker.context import ConnectorContext, WorkerServices
-    from copycat_agent.worker.effects import Effect, Effects
-    from copycat_agent.worker.poll_loop import Steps
+from copycat_agent.worker.context import ConnectorContext, WorkerServices
+from copycat_agent.worker.effects import CollectedEvents, Effect, Effects, Performed, Save, SaveLast, ScanResult, WaitForChange
+from copycat_agent.worker.poll_loop import Steps, Wait
 
 
 class ConnectorIO:

@@ -7,14 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from copycat_agent.delivery.base import Unsaved
+from copycat_agent.model import Split, TaskId
+from copycat_agent.sources import Changes
 from copycat_agent.worker.poll_loop import Wait
-
-if TYPE_CHECKING:
-    from copycat_agent.delivery.base import Unsaved
-    from copycat_agent.model import Split, TaskId
-    from copycat_agent.sources import Changes
 
 
 class CollectEvents(NamedTuple):

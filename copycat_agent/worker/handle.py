@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 from copycat_agent import logs
 from copycat_agent.errors import CopycatError
+from copycat_agent.offsets import OffsetStore
+from copycat_agent.options import Definition
+from copycat_agent.worker.connector import Connector
 from copycat_agent.worker.orders import Taps
 from copycat_agent.worker.status import ConnectorMetrics, State, Status
-
-if TYPE_CHECKING:
-    from copycat_agent.offsets import OffsetStore
-    from copycat_agent.options import Definition
-    from copycat_agent.worker.connector import Connector
 
 Target = Literal["running", "paused", "stopped"]
 

@@ -15,23 +15,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from copycat_agent.delivery.base import Unsaved, is_empty
+from copycat_agent.delivery.base import Delivery, DeliveryView, Unsaved, is_empty
 from copycat_agent.errors import CopycatError, RetriableError
 from copycat_agent.model import Results, TaskId
+from copycat_agent.options import Definition
+from copycat_agent.sources import Changes, FollowsFiles, Source
 from copycat_agent.worker import effects
+from copycat_agent.worker.context import ConnectorContext
 from copycat_agent.worker.effects import CollectedEvents, Effect, Effects, Performed, ScanResult
 from copycat_agent.worker.poll_loop import Wait
 from copycat_agent.worker.retry_policy import RetryPolicy
 from copycat_agent.worker.schedule import FIRST_REPORT_SECONDS, BatchLimits, InFlightBatch, RoundSchedule
 from copycat_agent.worker.status import State
-
-if TYPE_CHECKING:
-    from copycat_agent.delivery.base import Delivery, DeliveryView
-    from copycat_agent.options import Definition
-    from copycat_agent.sources import Changes, FollowsFiles, Source
-    from copycat_agent.worker.context import ConnectorContext
 
 PROBE_BYTES = 2**20
 """Size of the first batch after an error: if it fails as well, little is repeated."""

@@ -8,18 +8,14 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from copycat_agent.model import Sample
+from copycat_agent.sources import Source
 from copycat_agent.wake import Wake
 from copycat_agent.worker.poll_loop import Wait
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from copycat_agent.model import Sample
-    from copycat_agent.sources import Source
 
 MOST_PER_BATCH = 100
 """The most samples that one batch is asked for."""

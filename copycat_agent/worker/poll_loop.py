@@ -18,13 +18,11 @@ import time
 from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from copycat_agent import logs
+from copycat_agent.wake import Wake
 from copycat_agent.worker.mounts import ConnectorMounts, Mounts
-
-if TYPE_CHECKING:
-    from copycat_agent.wake import Wake
 
 THREADS = 8
 """Most threads, not counting those whose step takes longer than `SLOW_SECONDS`."""

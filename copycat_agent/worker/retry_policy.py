@@ -5,18 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from copycat_agent.backoff import Backoff
 from copycat_agent.errors import BlockedError, CopycatError, FileError, RetriableError, lacking
+from copycat_agent.logs import Log
+from copycat_agent.model import Results
+from copycat_agent.options import Definition, ErrorsOptions
+from copycat_agent.worker.context import ConnectorContext
 from copycat_agent.worker.status import State
-
-if TYPE_CHECKING:
-    from copycat_agent.logs import Log
-    from copycat_agent.model import Results
-    from copycat_agent.options import Definition, ErrorsOptions
-    from copycat_agent.worker.context import ConnectorContext
-
 
 RESTART_SECONDS = (1.0, 60.0)
 """First and longest wait before a connector is started again."""

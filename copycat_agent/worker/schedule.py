@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from copycat_agent.model import Counts
+from copycat_agent.options import Definition, LimitsOptions
 from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker.effects import WaitForChange
 from copycat_agent.worker.poll_loop import Wait
-
-if TYPE_CHECKING:
-    from copycat_agent.options import Definition, LimitsOptions
 
 QUERY_SECONDS = 1.0
 """Least time between two batches of a connector with a query that is up to date: each is a Spark job."""

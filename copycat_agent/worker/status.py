@@ -6,19 +6,14 @@ import bisect
 import enum
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from copycat_agent.errors import FileError
-from copycat_agent.model import ClientView, Counts, Head, OffsetsPartition
+from copycat_agent.logs import Log
+from copycat_agent.model import ClientView, Counts, Head, OffsetsPartition, Rejection, SplitResult
 from copycat_agent.sources import Lag
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from copycat_agent.logs import Log
-    from copycat_agent.model import Rejection, SplitResult
 
 
 class State(enum.StrEnum):

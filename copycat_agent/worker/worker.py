@@ -287,8 +287,7 @@ class Worker:
         handle = self._handles.get(name)
         if handle is None:
             known = ", ".join(self._handles) or "none"
-            msg = f"there is no connector {name}"
-            raise UnknownConnectorError(msg, f"connectors of this agent: {known}")
+            raise UnknownConnectorError(f"there is no connector {name}", f"connectors of this agent: {known}")
         return handle
 
     @contextmanager
@@ -297,8 +296,7 @@ class Worker:
             self._refuse_when_stopping()
             handle = self._find(name)
             if not handle.definition.enabled and not disabled_too:
-                msg = f"connector {name} is disabled by its definition"
-                raise BusyError(msg, "set enabled: true there, then: copycat ctl reload")
+                raise BusyError(f"connector {name} is disabled by its definition", "set enabled: true there, then: copycat ctl reload")
             yield handle
 
     def _refuse_when_stopping(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from copycat_agent.api import is_name
 from copycat_agent.api.connect.calls import Call, Reply, WorkerView
@@ -24,11 +24,9 @@ from copycat_agent.definitions.formatting.editing import UneditableError, edited
 from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX
 from copycat_agent.display import HIDDEN
 from copycat_agent.errors import BusyError, DefinitionError, UnknownConnectorError
+from copycat_agent.options import AgentOptions
 from copycat_agent.small_files import read_small_file
-
-if TYPE_CHECKING:
-    from copycat_agent.options import AgentOptions
-    from copycat_agent.worker.handle import Target
+from copycat_agent.worker.handle import Target
 
 _TARGETS: dict[str, Target] = {"RUNNING": "running", "PAUSED": "paused", "STOPPED": "stopped"}
 _BODY = "the body is not of the form {name: ..., config: {...}}"
@@ -195,5 +193,4 @@ def _write(worker: WorkerView, name: str, before: bytes | None, content: bytes, 
     try:
         worker.control.change_definition(name, before, content, target)
     except DefinitionError as error:
-        told = [f"{Path(one.path).name}: {one.text}; {one.hint}" if one.hint else f"{one.text}" for one in error.problems]
-        raise invalid(told) from None
+        raise invalid([f"{Path(one.path).name}: {one.text}; {one.hint}" if one.hint else f"{one.text}" for one in error.problems]) from None

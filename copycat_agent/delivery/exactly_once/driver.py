@@ -12,25 +12,18 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from copycat_agent.delivery.base import Accounts, Callbacks, DeliveryView, PendingResults, Unsaved, joined
 from copycat_agent.delivery.exactly_once.lane_recovery import PUBLISHING_LANE, OffsetPublisher, Recovery
-from copycat_agent.delivery.exactly_once.opening_attempts import reopening_plan
+from copycat_agent.delivery.exactly_once.opening_attempts import LaneOpener, OpeningAttempt, OpeningResult, Rows, reopening_plan
 from copycat_agent.errors import RetriableError
-from copycat_agent.model import LaneOutcome, LanePlan, Results, SourcePartition, Split, SplitResult
-from copycat_agent.offsets import LaneCommit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from copycat_agent.delivery.exactly_once.opening_attempts import LaneOpener, OpeningAttempt, OpeningResult, Rows
-    from copycat_agent.model import Batch, Head, OffsetsPartition
-    from copycat_agent.offsets import OffsetStore
-    from copycat_agent.options import Definition
-    from copycat_agent.sources import Changes
+from copycat_agent.model import Batch, Head, LaneOutcome, LanePlan, OffsetsPartition, Results, SourcePartition, Split, SplitResult
+from copycat_agent.offsets import LaneCommit, OffsetStore
+from copycat_agent.options import Definition
+from copycat_agent.sources import Changes
 
 PACE_SECONDS = 0.2
 """Least time between two batches of a connector that is up to date: each is a transaction, with a producer of its own and markers in every

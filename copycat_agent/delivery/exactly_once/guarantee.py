@@ -7,23 +7,18 @@ from SQLite), `transactions.opening.open_lanes` (the protocol).
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from copycat_agent import failpoints
+from copycat_agent.delivery.base import Callbacks, Delivery
 from copycat_agent.delivery.exactly_once.driver import ExactlyOnceDelivery
-from copycat_agent.delivery.exactly_once.opening_attempts import LaneOpener
+from copycat_agent.delivery.exactly_once.opening_attempts import LaneOpener, MakeKafkaAccess, OpeningAttempt, OpeningResult
 from copycat_agent.errors import BehindError, CopycatError, PositionsError, RetriableError
+from copycat_agent.fair_executor import FairExecutor
 from copycat_agent.model import Counts, SavedRow, SourcePartition
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from copycat_agent.delivery.base import Callbacks, Delivery
-    from copycat_agent.delivery.exactly_once.opening_attempts import MakeKafkaAccess, OpeningAttempt, OpeningResult
-    from copycat_agent.fair_executor import FairExecutor
-    from copycat_agent.offsets import OffsetStore
-    from copycat_agent.options import Definition
-    from copycat_agent.transactions.opening import OpeningPlan
+from copycat_agent.offsets import OffsetStore
+from copycat_agent.options import Definition
+from copycat_agent.transactions.opening import OpeningPlan
 
 TELL_SECONDS = 1.0
 """An attempt that takes longer reports what it waits for."""

@@ -17,16 +17,14 @@ from typing import TYPE_CHECKING
 from copycat_agent import failpoints
 from copycat_agent.backoff import Backoff
 from copycat_agent.errors import BehindError, BlockedError, CopycatError, RetriableError
-from copycat_agent.model import Head, LaneOutcome, LanePlan, Position, Results, SourceOffset, SourcePartition, Split, SplitResult
-from copycat_agent.offsets import LaneCommit
+from copycat_agent.model import Batch, Head, LaneOutcome, LanePlan, Position, Results, SourceOffset, SourcePartition, Split, SplitResult
+from copycat_agent.offsets import LaneCommit, OffsetStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from copycat_agent.delivery.base import PendingResults
     from copycat_agent.delivery.exactly_once.opening_attempts import OpeningAttempt, Rows
-    from copycat_agent.model import Batch
-    from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition, ErrorsOptions
     from copycat_agent.transactions.opening import LaneSnapshot
 
@@ -125,11 +123,9 @@ def _positions(plan: LanePlan, batch: Batch, snapshot: LaneSnapshot) -> Mapping[
     mine = {one.partition: one for one in snapshot.positions if one.lane == plan.lane.number and one.seq > plan.head.seq}
     expected = {split.partition for split in batch.splits} | {partition for partition, _ in plan.driver_rows}
     if any(one.seq != plan.head.seq + 1 for one in mine.values()) or mine.keys() - expected:
-        msg = f"lane {plan.lane.number} holds positions that nobody here has sent"
-        raise LaneMismatchError(msg)
+        raise LaneMismatchError(f"lane {plan.lane.number} holds positions that nobody here has sent")
     if mine and any(split.origins for split in batch.splits):
-        msg = f"lane {plan.lane.number} has gone on with an archive whose content is known by another name"
-        raise LaneMismatchError(msg)
+        raise LaneMismatchError(f"lane {plan.lane.number} has gone on with an archive whose content is known by another name")
     return mine
 
 

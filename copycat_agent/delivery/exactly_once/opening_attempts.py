@@ -19,13 +19,12 @@ from copycat_agent.transactions.checks import made_anew
 from copycat_agent.transactions.entries import partition_of
 from copycat_agent.transactions.name_lookup import NameQuery, look_up
 from copycat_agent.transactions.opening import Adopt, LaneGroup, LaneSnapshot, OpeningPlan, open_lanes
-from copycat_agent.transactions.protocol import Steps, perform
+from copycat_agent.transactions.protocol import Procedure, Steps, perform
 
 if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.offsets.lanes import SavedLanes
     from copycat_agent.options import Definition
-    from copycat_agent.transactions.protocol import Procedure
 
 OPENINGS_AT_ONCE = 5
 """How many connectors of one cluster open their lanes at a time: each holds two producers per lane, and asks the coordinator for them.

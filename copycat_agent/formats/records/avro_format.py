@@ -76,8 +76,7 @@ def _reading_of(written: str) -> AvroReadOptions:
     walk = _SchemaWalk(named)
     smallest = walk.smallest(plain)
     if walk.is_unbounded:
-        msg = "an array's items take no bytes in it, so nothing bounds their number"
-        raise BadAvroSchemaError(msg)
+        raise BadAvroSchemaError("an array's items take no bytes in it, so nothing bounds their number")
     counting = _SchemaWalk(named, free=1)
     counting.smallest(plain)
     if any(counting.sizes[name] - size > FREE_MAX for name, size in walk.sizes.items()):

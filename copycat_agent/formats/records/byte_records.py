@@ -154,8 +154,7 @@ def header_gap(file: RecordFile, start: int, end: int) -> Gap:
 def refuse_encoding(encoding: str, delimiter: str) -> None:
     """Raises ValueError for an encoding in which lines cannot be found."""
     if problem := encoding_problem(encoding, delimiter):
-        msg = f"encoding {encoding!r}: {'; '.join(part for part in problem if part)}"
-        raise ValueError(msg)
+        raise ValueError(f"encoding {encoding!r}: {'; '.join(part for part in problem if part)}")
 
 
 def line_starts(frames: LineFrames, file: RecordFile, parts: int) -> tuple[int, ...]:

@@ -89,8 +89,7 @@ def _plain(sql: str, read: Read, read_all: ReadAll) -> _Make:
     def make(argument: str, settings: TypeSettings) -> tuple[str, Read, ReadAll]:
         del settings
         if argument:
-            msg = "nothing can stand behind this type"
-            raise ValueError(msg)
+            raise ValueError("nothing can stand behind this type")
         return sql, read, read_all
 
     return make
@@ -157,8 +156,7 @@ def _zone_name(name: object) -> object:
         try:
             ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError):
-            msg = "no time zone has this name; write one such as UTC or Europe/Berlin"
-            raise ValueError(msg) from None
+            raise ValueError("no time zone has this name; write one such as UTC or Europe/Berlin") from None
     return name
 
 
@@ -237,5 +235,4 @@ def _read(value: object, read: Callable[[str], Any]) -> Any:  # noqa: ANN401 - w
         return read("true" if value else "false")
     if isinstance(value, str | int | float | Decimal):
         return read(str(value))
-    msg = "neither a text, a number nor a boolean"
-    raise ValueError(msg)
+    raise ValueError("neither a text, a number nor a boolean")

@@ -303,8 +303,7 @@ def _int(text: str) -> int | Decimal:
 
 
 def _constant(_: str) -> NoReturn:
-    msg = "NaN and Infinity are no JSON"
-    raise ValueError(msg)
+    raise ValueError("NaN and Infinity are no JSON")
 
 
 _DECODER = json.JSONDecoder(parse_float=_float, parse_int=_int, parse_constant=_constant)

@@ -5,7 +5,7 @@ Values that Python's own types cannot hold exactly become ISO 8601 text, never r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,6 @@ from copycat_agent.model import Column
 from copycat_agent.sql_types import struct_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pyarrow as pa
 
 _DAY = 86_400

@@ -40,8 +40,7 @@ class RecordPath:
         """Raises ValueError for an invalid path."""
         match = _PATH.fullmatch(text)
         if match is None:
-            msg = "is no path of elements, such as row, //order/item, /catalog/book or /*/*"
-            raise ValueError(msg)
+            raise ValueError("is no path of elements, such as row, //order/item, /catalog/book or /*/*")
         self._is_absolute = match["root"] == "/"
         self._names = match["names"].split("/")
 

@@ -171,8 +171,7 @@ class _GivenSchema(NamedTuple):
         if isinstance(value, bytes):
             return value
         if self.write is None:
-            msg = "its schema cannot be written with"
-            raise UnfitValueError(msg)
+            raise UnfitValueError("its schema cannot be written with")
         if self.fields is not None:
             return self.write(value)
         if isinstance(value, dict) and value.keys() == {VALUE}:

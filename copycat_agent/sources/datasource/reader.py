@@ -274,8 +274,7 @@ def _struct(ddl: str) -> types.StructType:
     whole = struct_fields(ddl)
     fields = struct_fields(f"struct<{ddl}>") if whole is None else whole
     if not fields:
-        msg = "it names no column"
-        raise ValueError(msg)
+        raise ValueError("it names no column")
     return types.StructType([_field(name, kind) for name, kind in fields])
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.formats.arrow_rows import ArrowRows
-from copycat_agent.model import SourcePartition, Stretch
-from copycat_agent.options import Duration, Field, ScalarText, without_named_secrets
+from copycat_agent.model import Schema, SourcePartition, Stretch
+from copycat_agent.options import DeliveryOptions, Duration, Field, ScalarText, without_named_secrets
 from copycat_agent.sources.contract import Found, PolledOptions, Position, Probed, Record, RunsAs, as_text, same_position
 from copycat_agent.sources.contract_partitions import RecordPartitions
 from copycat_agent.sources.contract_source import ContractSource
@@ -25,8 +25,6 @@ from copycat_agent.sources.datasource.reader_process import ReaderFaultError, Re
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
-    from copycat_agent.model import Schema
-    from copycat_agent.options import DeliveryOptions
     from copycat_agent.sources.base import Offsets, Source
     from copycat_agent.sources.datasource.reader import StreamReader
 

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from copycat_agent.extending import Position, Record
+from copycat_agent.extending import Finding, Position, Record
 from copycat_agent.sources.jdbc.key_values import at_once, from_json
 from copycat_agent.sources.jdbc.table_reader import TableReader
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-    from copycat_agent.extending import Finding
     from copycat_agent.sources.jdbc.chosen_tables import TrackedTable
     from copycat_agent.sources.jdbc.database import Database
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.sources.jdbc.database import TableError, TableInfo, matches
+from copycat_agent.sources.jdbc.database import Database, TableError, TableInfo, matches
 from copycat_agent.sources.jdbc.statements import dialect_of
 
 if TYPE_CHECKING:
-    from copycat_agent.sources.jdbc.database import Database
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 
 

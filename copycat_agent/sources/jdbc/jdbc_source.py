@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from copycat_agent.extending import BlockedError, FatalError, Found, Position, Record, Stretch, Troubled, schema_of_rows
+from copycat_agent.extending import BlockedError, FatalError, Finding, Found, Position, Record, Schema, Stretch, Troubled, schema_of_rows
 from copycat_agent.sources.jdbc.bulk_reader import BulkReader
 from copycat_agent.sources.jdbc.chosen_tables import chosen_tables, tracked_of
 from copycat_agent.sources.jdbc.database import Database, TableError, TableInfo, connection_properties, prepared, spark_options
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, SparkSession
 
-    from copycat_agent.extending import Finding, Schema
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
     from copycat_agent.sources.jdbc.table_reader import TableReader
 

@@ -12,17 +12,15 @@ from decimal import Decimal
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from copycat_agent.extending import LostRecords, Record
-from copycat_agent.sources.jdbc.database import TableError
+from copycat_agent.extending import Finding, LostRecords, Record
+from copycat_agent.sources.jdbc.database import Database, TableError
 from copycat_agent.sources.jdbc.key_values import LOWEST, Row, each_row, spelt
 from copycat_agent.sources.jdbc.table_reader import TableReader
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-    from copycat_agent.extending import Finding
     from copycat_agent.sources.jdbc.chosen_tables import TrackedTable
-    from copycat_agent.sources.jdbc.database import Database
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
     from copycat_agent.sources.jdbc.statements import Dialect
 

@@ -8,22 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from copycat_agent.extending import BlockedError, Gone, Position, Record
-from copycat_agent.sources.jdbc.chosen_tables import is_standby, tracked_of
-from copycat_agent.sources.jdbc.database import TableError
+from copycat_agent.extending import BlockedError, Finding, Gone, Position, Record
+from copycat_agent.sources.jdbc.chosen_tables import TrackedTable, is_standby, tracked_of
+from copycat_agent.sources.jdbc.database import Database, TableError
 from copycat_agent.sources.jdbc.key_values import at_once
-from copycat_agent.sources.jdbc.snapshots import STALE, SnapshotSql, added_to, behind_window, tables_of, window_of
+from copycat_agent.sources.jdbc.snapshots import STALE, SnapshotSql, SnapshotWindow, added_to, behind_window, tables_of, window_of
 from copycat_agent.sources.jdbc.statements import HIDDEN
 from copycat_agent.sources.jdbc.table_reader import TableReader
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-    from copycat_agent.extending import Finding
-    from copycat_agent.sources.jdbc.chosen_tables import TrackedTable
-    from copycat_agent.sources.jdbc.database import Database
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
-    from copycat_agent.sources.jdbc.snapshots import SnapshotWindow
 
 FULL_SHARE = 20
 """Full looks at a table take at most 1/20 of the time: one that takes a second is repeated after twenty."""

@@ -15,13 +15,10 @@ largest value of the tracked column is recorded from time to time, and rows belo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from copycat_agent.sources.jdbc.database import TableError
+from copycat_agent.sources.jdbc.database import TableError, TableInfo
 from copycat_agent.sources.jdbc.statements import HIDDEN, Dialect, selected
-
-if TYPE_CHECKING:
-    from copycat_agent.sources.jdbc.database import TableInfo
 
 Set = dict[str, Any]
 """A set of transactions: {"below": all before this one, "also": [others]}."""

@@ -7,13 +7,10 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from copycat_agent.sources.jdbc.database import TableError
+from copycat_agent.sources.jdbc.database import ColumnInfo, TableError, TableInfo
 from copycat_agent.sources.jdbc.drivers import kind_of
-
-if TYPE_CHECKING:
-    from copycat_agent.sources.jdbc.database import ColumnInfo, TableInfo
 
 Literal = bool | int | float | Decimal | str | bytes | date | datetime
 HIDDEN = "copycat_hidden_"

@@ -7,16 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from copycat_agent.extending import Found, Position, Record
+from copycat_agent.extending import Finding, Found, Position, Record
 from copycat_agent.sources.jdbc.chosen_tables import TrackedTable
-from copycat_agent.sources.jdbc.database import ColumnInfo, TableInfo
+from copycat_agent.sources.jdbc.database import ColumnInfo, Database, TableInfo
 from copycat_agent.sources.jdbc.statements import HIDDEN, PLACE, ROWS, dialect_of, fields_of, selected, subquery
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-    from copycat_agent.extending import Finding
-    from copycat_agent.sources.jdbc.database import Database
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions
 
 _WHOLE = {"int2", "int4", "int8", "smallserial", "serial", "bigserial", "integer", "bigint", "mediumint", "smallint", "int", "tinyint"}

@@ -12,14 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any
 
-from copycat_agent.extending import FatalError, Record
+from copycat_agent.extending import FatalError, Finding, Record
 from copycat_agent.sources.jdbc.key_values import EPOCH, LOWEST, Row, each_row, from_json, micros_of, micros_of_text, spelt, to_json
 from copycat_agent.sources.jdbc.table_reader import TableReader
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-    from copycat_agent.extending import Finding
     from copycat_agent.sources.jdbc.chosen_tables import TrackedTable
     from copycat_agent.sources.jdbc.database import Database
     from copycat_agent.sources.jdbc.jdbc_options import JdbcOptions

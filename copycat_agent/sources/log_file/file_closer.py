@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Literal
 
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.files.paths.regular_files import has_no_writer
+from copycat_agent.sources.files.paths.regular_files import Opener, has_no_writer
 from copycat_agent.sources.log_file.file_state import Draining
 from copycat_agent.sources.log_file.removal import FileRemoval
-from copycat_agent.sources.log_file.tracked import OpenedFile
+from copycat_agent.sources.log_file.tracked import OpenedFile, TrackedFile
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
     from copycat_agent.sources.base import Lose
-    from copycat_agent.sources.files.paths.regular_files import Opener
     from copycat_agent.sources.log_file.followed import FollowedFiles
     from copycat_agent.sources.log_file.log_options import LogFileOptions
-    from copycat_agent.sources.log_file.tracked import TrackedFile
     from copycat_agent.sources.planner import Changes
 
 

@@ -10,8 +10,8 @@ import errno
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from copycat_agent.logs import Log
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify, identify_by_name
@@ -24,9 +24,6 @@ from copycat_agent.sources.log_file.followed import FollowedFiles
 from copycat_agent.sources.log_file.rotation import is_rotated
 from copycat_agent.sources.log_file.tracked import OpenedFile, TrackedFile
 from copycat_agent.sources.planner import Changes
-
-if TYPE_CHECKING:
-    from copycat_agent.logs import Log
 
 KNOWN = "it was read up to here, and still holds the bytes before"
 ANEW = "it begins anew: it no longer holds what was read from it while the agent ran last"

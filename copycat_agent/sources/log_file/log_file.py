@@ -10,10 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from copycat_agent.errors import BlockedError, FileError
+from copycat_agent.logs import Log
 from copycat_agent.model import SourceState, Split, SplitResult
+from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.base import DescriptorStore, FileDetail, FileView, Lag, Offsets, Plan
 from copycat_agent.sources.files.paths.partial_scan import ACTIVE_SECONDS, PartialScan
 from copycat_agent.sources.log_file.descriptors import close_if_stale
@@ -24,10 +25,6 @@ from copycat_agent.sources.log_file.log_catalog import LogCatalog
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.planner import CachedSum, Changes, UnsavedChanges
-
-if TYPE_CHECKING:
-    from copycat_agent.logs import Log
-    from copycat_agent.options import DeliveryOptions
 
 SIZES_SECONDS = 60.0
 """How often the sizes of unread files are saved."""

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from copycat_agent.formats import Frames, LineFrames, MultilineFrames
+from copycat_agent.logs import Log
+from copycat_agent.model import Split
+from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.base import Offsets, Source, SourceKind
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.packing.packed import PackedStream
 from copycat_agent.sources.files.reading.stream import Stream
 from copycat_agent.sources.log_file.log_options import LogFileOptions
-
-if TYPE_CHECKING:
-    from copycat_agent.logs import Log
-    from copycat_agent.model import Split
-    from copycat_agent.options import DeliveryOptions
 
 
 def _make(connector: str, options: LogFileOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:

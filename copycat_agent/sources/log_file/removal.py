@@ -10,23 +10,20 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from copycat_agent.formats import LineFrames
 from copycat_agent.sources.files import clock
 from copycat_agent.sources.files.identity import Identity
-from copycat_agent.sources.files.paths.regular_files import has_no_writer, is_open_for_writing
+from copycat_agent.sources.files.paths.regular_files import Opener, has_no_writer, is_open_for_writing
 from copycat_agent.sources.planner import READY
 from copycat_agent.sources.spool_dir.cleanup.folders import ChangedError, CleanupDelayedError, Folder, folder
 from copycat_agent.sources.spool_dir.cleanup.moves import CleanupItem, NameState, aside_name, delete, seen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from copycat_agent.logs import Log
-    from copycat_agent.sources.files.paths.regular_files import Opener
     from copycat_agent.sources.log_file.followed import FollowedFiles
     from copycat_agent.sources.log_file.log_options import LogFileOptions
     from copycat_agent.sources.log_file.tracked import TrackedFile

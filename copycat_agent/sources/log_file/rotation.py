@@ -15,14 +15,10 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Container
-from typing import TYPE_CHECKING
 
+from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.log_file.tracked import TrackedFile
-
-if TYPE_CHECKING:
-    from copycat_agent.model import SourceOffset, SourcePartition
-
 
 PACKED_SUFFIXES = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".sz")
 _STAMP = r"""

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from copycat_agent.logs import Log
 from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.sources.base import Lose, Offsets
 from copycat_agent.sources.files import clock, fingerprint
-from copycat_agent.sources.files.identity import Identity
+from copycat_agent.sources.files.identity import Identity, InodeFinder
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.log_file.rotation import OffsetsByHead, log_of, logs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from copycat_agent.logs import Log
-    from copycat_agent.sources.base import Lose, Offsets
-    from copycat_agent.sources.files.identity import InodeFinder
-    from copycat_agent.sources.planner import Changes
+from copycat_agent.sources.planner import Changes
 
 Saved = tuple[SourcePartition, SourceOffset]
 CUT = "the file was cut before they were read"

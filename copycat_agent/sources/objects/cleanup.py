@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.sources.objects.blocks import ReplacedError
 from copycat_agent.sources.objects.daemon_pool import DaemonPool
-from copycat_agent.sources.objects.stores import ListedObject, key_of
+from copycat_agent.sources.objects.stores import ListedObject, Store, key_of
 
 if TYPE_CHECKING:
     from copycat_agent.sources.objects.options import ObjectCleanup
-    from copycat_agent.sources.objects.stores import Store
 
 UNDER_WAY_MOST = 1000
 """Most cleanups that are queued or under way."""

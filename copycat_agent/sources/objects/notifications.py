@@ -6,13 +6,10 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote_plus
 
-from copycat_agent.sources.objects.stores import ObjectNotification
-
-if TYPE_CHECKING:
-    from copycat_agent.sources.objects.stores import NotificationQueue, Store
+from copycat_agent.sources.objects.stores import NotificationQueue, ObjectNotification, Store
 
 Translate = Callable[[str, Callable[[], Any]], Any]
 """`translate(what, ask)` returns what `ask` returns, and translates its exceptions into OSError."""

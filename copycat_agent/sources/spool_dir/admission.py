@@ -11,17 +11,15 @@ from copycat_agent.sources.files.identity import identify
 from copycat_agent.sources.files.packing.compressions import MAGIC_BYTES
 from copycat_agent.sources.files.packing.unpacking import codec_of
 from copycat_agent.sources.files.paths.regular_files import SPARE, why_not
-from copycat_agent.sources.spool_dir.ready import queue
-from copycat_agent.sources.spool_dir.spool_file import FileOrRange
+from copycat_agent.sources.spool_dir.ready import ReadyFiles, queue
+from copycat_agent.sources.spool_dir.spool_file import FileOrRange, SpoolFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from copycat_agent.sources.planner import Planner
     from copycat_agent.sources.spool_dir.listing import Listing
-    from copycat_agent.sources.spool_dir.ready import ReadyFiles
     from copycat_agent.sources.spool_dir.spool_catalog import SpoolCatalog
-    from copycat_agent.sources.spool_dir.spool_file import SpoolFile
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 AGAIN_SECONDS = 0.5

@@ -6,16 +6,12 @@ start finds the same ranges, whatever was killed when. When all are read, the fi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.sources.spool_dir.rows import FileRow
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
-
-    from copycat_agent.sources.spool_dir.rows import FileRow
 
 CHANGED = "it was changed after a part of it was sent"
 _CHANGED_HINT = "drop it again under another name, or set on_changed_file: continue"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.errors import BlockedError, FatalError, FileError
 from copycat_agent.formats.records import build_format
 from copycat_agent.model import Loss, SourceOffset, SplitResult
-from copycat_agent.sources.planner import Changes
+from copycat_agent.sources.planner import Changes, Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir.file_progress import set_aside
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 from copycat_agent.sources.spool_dir.views import ColumnDrift
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from copycat_agent.logs import Log
     from copycat_agent.sources.base import Saved
-    from copycat_agent.sources.planner import Planner, UnsavedChanges
     from copycat_agent.sources.spool_dir.admission import Admission
     from copycat_agent.sources.spool_dir.spool_catalog import SpoolCatalog
     from copycat_agent.sources.spool_dir.spool_file import FileOrRange, SpoolFile

@@ -18,13 +18,12 @@ from copycat_agent.errors import DataError
 from copycat_agent.patterns import compile_pattern
 from copycat_agent.sources.files.paths.regular_files import is_open_for_writing
 from copycat_agent.sources.planner import TurnQueue
-from copycat_agent.sources.spool_dir.spool_options import OrderByPart
+from copycat_agent.sources.spool_dir.spool_options import OrderByPart, SpoolDirOptions
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.sources.spool_dir.listing import DoneFiles
     from copycat_agent.sources.spool_dir.spool_file import SpoolFile
-    from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 
 def sort_key(options: SpoolDirOptions, path: str, size: int, mtime_ns: int) -> tuple[Any, str]:

@@ -8,23 +8,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from copycat_agent.model import SourceOffset
-from copycat_agent.sources.files.identity import identify_by_name
+from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.sources.files.identity import Identity, InodeFinder, identify_by_name
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.regular_files import why_not
 from copycat_agent.sources.losses import LostData
 from copycat_agent.sources.spool_dir.file_progress import FileProgress, ranges_of, set_aside
-from copycat_agent.sources.spool_dir.rows import FileRow, Remounts
+from copycat_agent.sources.spool_dir.rows import FileRow, FileRows, Place, Remounts
 from copycat_agent.sources.spool_dir.spool_file import FileKey, FileOrRange, Observation, SpoolFile
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
-    from copycat_agent.model import SourcePartition
-    from copycat_agent.sources.files.identity import Identity, InodeFinder
     from copycat_agent.sources.files.paths.discovery import MatchedFile
     from copycat_agent.sources.planner import Changes, Planner
     from copycat_agent.sources.spool_dir.listing import Listing
-    from copycat_agent.sources.spool_dir.rows import FileRows, Place
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 _WENT = "the file went away before it was read to its end"

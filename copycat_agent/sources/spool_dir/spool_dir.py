@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from copycat_agent.formats import RecordFormat
+from copycat_agent.logs import Log
 from copycat_agent.model import SplitResult
+from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.base import FileDetail, FileView, Lag, Offsets, Plan
 from copycat_agent.sources.planner import CachedSum, Changes, Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir.admission import Admission
@@ -34,10 +35,6 @@ from copycat_agent.sources.spool_dir.spool_file import FileOrRange, SpoolFile
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.sources.spool_dir.spool_stream import LimitedFormat
 from copycat_agent.sources.spool_dir.views import LagView, SpoolViews
-
-if TYPE_CHECKING:
-    from copycat_agent.logs import Log
-    from copycat_agent.options import DeliveryOptions
 
 HOPELESS_ERRORS = 3
 """A file that failed this often in a row is not waited for when everything else is read."""

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.planner import BLOCKED_SECONDS, READY, FileBackoff, wait_seconds
-from copycat_agent.sources.spool_dir.file_progress import FileProgress
+from copycat_agent.sources.spool_dir.file_progress import FileProgress, FileRange
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from copycat_agent.sources.spool_dir.file_progress import FileRange
 
 
 @dataclass(frozen=True, slots=True)

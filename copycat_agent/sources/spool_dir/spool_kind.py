@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from copycat_agent.formats import Frames, RecordFormat
+from copycat_agent.logs import Log
+from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.base import Offsets, Source, SourceKind
 from copycat_agent.sources.spool_dir.outcomes import saved
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.sources.spool_dir.spool_stream import LimitedFormat, open_spooled
-
-if TYPE_CHECKING:
-    from copycat_agent.logs import Log
-    from copycat_agent.options import DeliveryOptions
 
 
 def _make(connector: str, options: SpoolDirOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:

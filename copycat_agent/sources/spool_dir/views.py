@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.sources.base import FileDetail, FileState, FileView, Lag
-from copycat_agent.sources.spool_dir.spool_file import Complete, FileOrRange, Waiting
+from copycat_agent.sources.spool_dir.spool_file import Complete, FileOrRange, SpoolFile, Waiting
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from copycat_agent.sources.spool_dir.listing import Listing
     from copycat_agent.sources.spool_dir.rows import FileRow
     from copycat_agent.sources.spool_dir.spool_catalog import SpoolCatalog
-    from copycat_agent.sources.spool_dir.spool_file import SpoolFile
 
 
 class LagView:

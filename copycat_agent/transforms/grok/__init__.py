@@ -57,8 +57,7 @@ def check_names(definitions: Mapping[str, str]) -> None:
     """Raises ValueError for a name that is not allowed in `%{}`."""
     for name in definitions:
         if not _NAME.fullmatch(name):
-            msg = f"{name!r} is no name of a pattern: write letters, digits, _ and -"
-            raise ValueError(msg)
+            raise ValueError(f"{name!r} is no name of a pattern: write letters, digits, _ and -")
 
 
 class GrokReference(NamedTuple):
@@ -93,8 +92,7 @@ class _Expansion:
     def translated(self, pattern: str) -> str:
         self._size += len(pattern)
         if self._size > _MOST_CHARACTERS:
-            msg = f"is larger than {_MOST_CHARACTERS:,} characters with all that it names"
-            raise ValueError(msg)
+            raise ValueError(f"is larger than {_MOST_CHARACTERS:,} characters with all that it names")
         try:
             return Translation(pattern, self._reference, self._group, self._again).whole()
         except ValueError as error:
@@ -106,26 +104,22 @@ class _Expansion:
     def _reference(self, text: str) -> str:
         match = _REFERENCE.fullmatch(text.rstrip("?"))
         if match is None:
-            msg = f"%{{{text}}} is not %{{NAME}}, %{{NAME:field}} or %{{NAME:field:type}}"
-            raise ValueError(msg)
+            raise ValueError(f"%{{{text}}} is not %{{NAME}}, %{{NAME:field}} or %{{NAME:field:type}}")
         name, field, type_ = match.groups()
         inner = self._named(name)
         if not field or field.startswith(_INTERNAL):
             return f"(?:{inner})"
         if type_ is not None and type_ not in TYPES:
-            msg = f"%{{{text}}}: {type_} is no type: write one of {', '.join(TYPES)}"
-            raise ValueError(msg)
+            raise ValueError(f"%{{{text}}}: {type_} is no type: write one of {', '.join(TYPES)}")
         return f"(?P<{self._group(field, type_ or 'string')}>{inner})"
 
     def _named(self, name: str) -> str:
         if name not in self._library:
             near = difflib.get_close_matches(name, self._library, 1) or difflib.get_close_matches(name.upper(), self._library, 1)
-            msg = f"%{{{name}}} is not known" + (f"; did you mean %{{{near[0]}}}?" if near else "; put it into definitions")
-            raise ValueError(msg)
+            raise ValueError(f"%{{{name}}} is not known" + (f"; did you mean %{{{near[0]}}}?" if near else "; put it into definitions"))
         if name in self._within or len(self._within) >= _DEEPEST:
             way = " -> ".join([*self._within[self._within.index(name) if name in self._within else 0 :], name])
-            msg = f"%{{{name}}} stands for itself: {way}"
-            raise ValueError(msg)
+            raise ValueError(f"%{{{name}}} stands for itself: {way}")
         self._within.append(name)
         inner = self.translated(self._library[name])
         self._within.pop()
@@ -141,8 +135,7 @@ class _Expansion:
 
     def _again(self, field: str) -> str:
         if field not in self._groups:
-            msg = rf"\k<{field}> names no group before it"
-            raise ValueError(msg)
+            raise ValueError(rf"\k<{field}> names no group before it")
         return self._groups[field]
 
 
@@ -155,8 +148,7 @@ def field_path(field: str) -> str:
     try:
         compile_path(path)
     except ValueError:
-        msg = f"{field!r} is not a field name: write names joined by dots, or [each][in][brackets]"
-        raise ValueError(msg) from None
+        raise ValueError(f"{field!r} is not a field name: write names joined by dots, or [each][in][brackets]") from None
     return path
 
 
@@ -182,8 +174,7 @@ class GrokOptions(ParseOptions):
         super().model_post_init(context)
         check_names(self.definitions)
         if not self.pattern:
-            msg = "needs a pattern"
-            raise ValueError(msg)
+            raise ValueError("needs a pattern")
         for each in _expanded(self):
             _check(each)
 
@@ -210,12 +201,10 @@ def _expanded(options: GrokOptions) -> list[Expanded]:
 def _check(expanded: Expanded) -> None:
     compile_pattern(expanded.pattern)
     if not expanded.fields:
-        msg = "has no field: write %{NAME:field} or (?<field>...)"
-        raise ValueError(msg)
+        raise ValueError("has no field: write %{NAME:field} or (?<field>...)")
     paths = list(dict.fromkeys(found.path for found in expanded.fields.values()))
     if twice := clash(paths):
-        msg = f"{twice!r} lies in another field of the pattern"
-        raise ValueError(msg)
+        raise ValueError(f"{twice!r} lies in another field of the pattern")
 
 
 Take = Callable[[Any], dict[str, Any]]
@@ -254,8 +243,7 @@ def _read(read: Callable[[Any], Any], text: str, path: str) -> Any:  # noqa: ANN
         return read(text)
     except ValueError as error:
         why = str(error)
-    msg = f"field {path!r}: {why}"
-    raise DataError(msg)
+    raise DataError(f"field {path!r}: {why}")
 
 
 def _parser(options: GrokOptions) -> Parse:

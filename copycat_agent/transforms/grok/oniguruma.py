@@ -53,8 +53,7 @@ class Translation:
         """Returns the whole pattern. Raises ValueError for syntax that Python has no equivalent of."""
         done = self._until_closed()
         if self._at < len(self._text):
-            msg = f"a ) too many at position {self._at}"
-            raise ValueError(msg)
+            raise ValueError(f"a ) too many at position {self._at}")
         return done
 
     def _until_closed(self) -> str:
@@ -99,16 +98,14 @@ class Translation:
             return f"(?P<{self._opened(named[1])}>" + self._closed()
         kept = next((sign for sign in sorted(_KEPT, key=len, reverse=True) if self._text.startswith(sign, self._at)), None)
         if kept is None and self._text.startswith("(?", self._at):
-            msg = f"{self._text[self._at : self._at + 4]!r} at position {self._at} has no counterpart here"
-            raise ValueError(msg)
+            raise ValueError(f"{self._text[self._at : self._at + 4]!r} at position {self._at} has no counterpart here")
         self._at += len(kept or "(")
         return (kept or "(?:") + self._closed()
 
     def _closed(self) -> str:
         inner = self._until_closed()
         if self._at >= len(self._text):
-            msg = "a ) is missing"
-            raise ValueError(msg)
+            raise ValueError("a ) is missing")
         self._at += 1
         return inner + ")"
 
@@ -144,8 +141,7 @@ class Translation:
         self._at = found.end()
         name = found[2].lower()
         if name not in _POSIX:
-            msg = f"{found[0]} is not known: write the characters, or one of {', '.join(_POSIX)}"
-            raise ValueError(msg)
+            raise ValueError(f"{found[0]} is not known: write the characters, or one of {', '.join(_POSIX)}")
         return _POSIX[name]
 
     def _set(self) -> str:
@@ -159,24 +155,21 @@ class Translation:
         while self._at < len(self._text) and self._text[self._at] != "]":
             done += self._member()
         if self._at >= len(self._text):
-            msg = f"the set that begins at position {begin} has no ]"
-            raise ValueError(msg)
+            raise ValueError(f"the set that begins at position {begin} has no ]")
         self._at += 1
         return done
 
     def _member(self) -> str:
         if posix := re.compile(r"\[:(\^?)(\w+):\]").match(self._text, self._at):
             if posix[1] or posix[2] not in _POSIX:
-                msg = f"{posix[0]} is not known: write one of {', '.join(_POSIX)}, without ^"
-                raise ValueError(msg)
+                raise ValueError(f"{posix[0]} is not known: write one of {', '.join(_POSIX)}, without ^")
             self._at = posix.end()
             return _POSIX[posix[2]]
         character = self._text[self._at]
         if character == "[":
             inner = self._set()
             if inner.startswith("^"):
-                msg = "a set within a set cannot be negated here"
-                raise ValueError(msg)
+                raise ValueError("a set within a set cannot be negated here")
             return inner
         if character == "\\":
             found = _PROPERTY.match(self._text, self._at)
@@ -185,8 +178,7 @@ class Translation:
             letter = self._letter()
             return _IN_SETS[letter] if letter in _IN_SETS else self._plain(letter)
         if self._text.startswith("&&", self._at):
-            msg = "an intersection of sets (&&) has no counterpart here"
-            raise ValueError(msg)
+            raise ValueError("an intersection of sets (&&) has no counterpart here")
         self._at += 1
         return f"\\{character}" if character in "&~|" else character
 
@@ -194,7 +186,6 @@ class Translation:
 def _flagged(found: re.Match[str]) -> str:
     """Returns the opening of a group with flags, `(?mi-x:`: Ruby's m is Python's s."""
     if "x" in (found[1] or "") + (found[2] or ""):
-        msg = "(?x) has no counterpart here: write the pattern without blanks and comments"
-        raise ValueError(msg)
+        raise ValueError("(?x) has no counterpart here: write the pattern without blanks and comments")
     on, off = found[1].replace("m", "s"), (found[2] or "").replace("m", "s")
     return f"(?{on}{'-' + off if off else ''}:"

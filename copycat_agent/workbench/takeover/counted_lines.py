@@ -41,8 +41,7 @@ def _quote(layout: Any) -> bytes:  # noqa: ANN401 - as the definition has it
     is_other = kind not in ("lines", "csv") or layout.get("encoding") not in _ENCODINGS
     if is_other or layout.get("skip_lines") or (kind == "lines" and layout.get("multiline")):
         words = "only lines can be counted here: formats lines and csv, in UTF-8, without skip_lines or multiline"
-        msg = f"SpoolDir counts records of it, and {words}"
-        raise DataError(msg)
+        raise DataError(f"SpoolDir counts records of it, and {words}")
     return (layout.get("quote") or "").encode() if kind == "csv" else b""
 
 
@@ -54,8 +53,7 @@ def _check_unfinished(name: str, cleanup: Any) -> None:  # noqa: ANN401 - as the
     with os.scandir(to) as listing:
         directories = [to, *(entry.path for entry in listing if entry.is_dir(follow_symlinks=False))]
     if found := next((one for one in directories if os.path.lexists(Path(one, name))), ""):
-        msg = f"{found} has a finished file of this name, and the position may be of that one"
-        raise DataError(msg)
+        raise DataError(f"{found} has a finished file of this name, and the position may be of that one")
 
 
 def _behind(path: str, lines: int, quote: bytes, saved_ns: int) -> int:

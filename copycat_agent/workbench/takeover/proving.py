@@ -88,8 +88,7 @@ def _compared(path: str, position: PeerPosition, saved_ns: int, archives: Sequen
         for why in _against(read, info.st_size, position):
             raise DataError(why)
         if position.position and (copy := next((one for one in archives if _is_copy(one, read, position.position, saved_ns)), "")):
-            msg = f"it was cut: {copy.rpartition('/')[2]} was copied since, and holds other bytes before {position.position:,}"
-            raise DataError(msg)
+            raise DataError(f"it was cut: {copy.rpartition('/')[2]} was copied since, and holds other bytes before {position.position:,}")
         return identity, info.st_size, _before_held(read, position)
     finally:
         os.close(fd)

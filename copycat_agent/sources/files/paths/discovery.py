@@ -7,13 +7,11 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from copycat_agent.logs import Log
 from copycat_agent.sources.files.paths.matching import is_wild, name_regex, path_regex, split_pattern
 from copycat_agent.sources.files.paths.regular_files import LinkError, Opener, why_not
-
-if TYPE_CHECKING:
-    from copycat_agent.logs import Log
 
 
 class PassedOver:

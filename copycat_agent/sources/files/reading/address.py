@@ -81,8 +81,7 @@ def parse_address(text: str, schemes: Sequence[str] = SCHEMES) -> Address:
     authority, slash, path = place.partition("/")
     _refuse_secrets(scheme, authority, place, query)
     if not authority and scheme in _BUCKETS:
-        msg = f"{scheme}:// needs the name of a bucket"
-        raise FatalError(msg, f"as in {scheme}://bucket/logs/*.gz")
+        raise FatalError(f"{scheme}:// needs the name of a bucket", f"as in {scheme}://bucket/logs/*.gz")
     return Address(scheme, authority, slash + path, query)
 
 
@@ -92,10 +91,8 @@ def _refuse_secrets(scheme: str, authority: str, place: str, query: str) -> None
     if scheme in ("s3", "gs", "gcs") and not at and ":" in authority:  # a secret may hold slashes: key:sec/ret@bucket
         has_login = "@" in place
     if has_login:
-        msg = f"an address with {scheme}:// must not hold a key or a password"
-        raise FatalError(msg, _CREDENTIALS)
+        raise FatalError(f"an address with {scheme}:// must not hold a key or a password", _CREDENTIALS)
     for option in query.split("&"):
         name, _, value = option.partition("=")
         if _SECRET.search(unquote(name)) or "@" in unquote(value):
-            msg = f"the options of an address with {scheme}:// must not hold a key, a token or a password"
-            raise FatalError(msg, _CREDENTIALS)
+            raise FatalError(f"the options of an address with {scheme}:// must not hold a key, a token or a password", _CREDENTIALS)

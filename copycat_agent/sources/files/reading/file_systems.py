@@ -20,6 +20,5 @@ def file_system_at(root: str) -> fs.FileSystem:
 
     place, _, query = rest.partition("?")
     if query:
-        msg = "an address of HDFS has no options: they are in the files of HADOOP_CONF_DIR"
-        raise ValueError(msg)
+        raise ValueError("an address of HDFS has no options: they are in the files of HADOOP_CONF_DIR")
     return fs.PyFileSystem(HadoopFiles(scheme, place.partition("/")[0]))

@@ -103,8 +103,7 @@ def list_files(address: Address) -> list[RemoteFile]:
         raise _as_ours(address, error) from None
     files = [one for one in found if one.type == fs.FileType.File and not one.path.endswith("/")]
     if not files:
-        msg = f"there is no file at {address.shown}"
-        raise FatalError(msg, "look at the name; * stands for a part of a name, ** for any directories")
+        raise FatalError(f"there is no file at {address.shown}", "look at the name; * stands for a part of a name, ** for any directories")
     return [RemoteFile(address.at(one.path), one.size or 0, one.mtime_ns or 0) for one in sorted(files, key=lambda one: one.path)]
 
 

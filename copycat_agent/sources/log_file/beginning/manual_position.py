@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from copycat_agent.errors import DataError
+from copycat_agent.formats import Reader
 from copycat_agent.formats.text import Encoding, Layout
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
+from copycat_agent.sources.base import Offsets
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, InodeFinder, identify
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.packing.unpacking import Unpacker
 from copycat_agent.sources.files.paths.regular_files import open_regular
 from copycat_agent.sources.log_file.beginning.since import LineStarts
-
-if TYPE_CHECKING:
-    from copycat_agent.formats import Reader
-    from copycat_agent.sources.base import Offsets
 
 _BLOCK = 2**20
 _LOOK_BACK = 2**20
@@ -67,8 +65,7 @@ def place(
     try:
         return _proven(_look_into(fd, rules or LineRules()), partition, saved, wanted, counts_lines=counts_lines)
     except OSError as error:
-        msg = f"{saved.path!a} cannot be read: {error.strerror}"
-        raise DataError(msg, "run this as a user who may read it") from error
+        raise DataError(f"{saved.path!a} cannot be read: {error.strerror}", "run this as a user who may read it") from error
     finally:
         os.close(fd)
 
@@ -80,8 +77,7 @@ def _by_path(connector: str, offsets: Offsets, path: str) -> tuple[int, SourcePa
     except FileNotFoundError:
         return -1, *_only([one for one in offsets.items() if one[1].path == path], f"there is no file {path!a}, and no offset of one")
     except OSError as error:
-        msg = f"{path!a} cannot be opened: {error.strerror}"
-        raise DataError(msg, "run this as a user who may read it") from error
+        raise DataError(f"{path!a} cannot be opened: {error.strerror}", "run this as a user who may read it") from error
     identity = identify(fd, info)
     saved_as = {Identity.parse(one.key)[0] for one in offsets if is_file_key(one.key)}
     saved_as = saved_as & {identity} or {one for one in saved_as if one.lasting == identity.lasting}
@@ -106,8 +102,7 @@ def _is_range_of(key: str, identity: Identity) -> bool:
 def _by_key(connector: str, offsets: Offsets, key: str) -> tuple[int, SourcePartition, SourceOffset]:
     partition = SourcePartition(connector, key)
     if partition not in offsets or not is_file_key(key):
-        msg = f"connector {connector} has no offset with the key {key!a}"
-        raise DataError(msg, f"see: copycat offsets show {connector}")
+        raise DataError(f"connector {connector} has no offset with the key {key!a}", f"see: copycat offsets show {connector}")
     saved = offsets[partition]
     return _open_by_identity(Identity.parse(key)[0], saved.path), partition, saved
 
@@ -132,8 +127,7 @@ def _only(found: list[tuple[SourcePartition, SourceOffset]], none: str) -> tuple
         raise DataError(none, "copycat offsets show lists what is saved")
     if len(found) > 1:
         keys = ", ".join(partition.key for partition, _ in found)
-        msg = f"{len(found)} files had the name {found[0][1].path!a}"
-        raise DataError(msg, f"choose one with --key: {keys}")
+        raise DataError(f"{len(found)} files had the name {found[0][1].path!a}", f"choose one with --key: {keys}")
     return found[0]
 
 
@@ -198,8 +192,7 @@ def _proven(held: _Bytes, partition: SourcePartition, saved: SourceOffset, wante
 def _unproven(partition: SourcePartition, saved: SourceOffset, wanted: str) -> StartPosition:
     """Returns the place of a missing file: nothing can be compared when it comes back."""
     if wanted == "end":
-        msg = f"{saved.path!a} is not there: nobody knows its end"
-        raise DataError(msg, "give a number, or wait until the file is back")
+        raise DataError(f"{saved.path!a} is not there: nobody knows its end", "give a number, or wait until the file is back")
     position = _number(wanted)
     doubt = f"{saved.path!a} is not there: when it comes back it is read from {position} without a proof that it still is what was read"
     proof = saved.fingerprint if position == saved.position else Fingerprint()
@@ -222,8 +215,7 @@ def _number(wanted: str) -> int:
     if wanted == "beginning":
         return 0
     if not (wanted.isascii() and wanted.isdigit()) or len(wanted) > len(str(2**63)) or int(wanted) >= 2**63:
-        msg = f"{wanted!a} is no position"
-        raise DataError(msg, "give the next byte to read, a whole number from 0, or beginning, or end")
+        raise DataError(f"{wanted!a} is no position", "give the next byte to read, a whole number from 0, or beginning, or end")
     return int(wanted)
 
 

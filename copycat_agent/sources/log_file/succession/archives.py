@@ -12,8 +12,9 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from copycat_agent.logs import Log
 from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, is_at
@@ -25,9 +26,6 @@ from copycat_agent.sources.log_file.succession.rules import Evidence, LongerHead
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.log_file.unfollowed_partitions import Saved
 from copycat_agent.sources.planner import Changes
-
-if TYPE_CHECKING:
-    from copycat_agent.logs import Log
 
 Relatives = Callable[[TrackedFile], list[TrackedFile]]
 TakeOver = Callable[[SourcePartition, SourceOffset, int, Changes], None]

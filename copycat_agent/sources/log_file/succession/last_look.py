@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from copycat_agent.model import SourcePartition, SourceState
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.identity import identify
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Mark
+from copycat_agent.sources.files.paths.regular_files import Opener
 from copycat_agent.sources.log_file.followed import FollowedFiles
 from copycat_agent.sources.log_file.tracked import OpenedFile
 from copycat_agent.sources.planner import Changes
-
-if TYPE_CHECKING:
-    from copycat_agent.sources.files.paths.regular_files import Opener
 
 SLACK_NS = 20_000_000
 """The kernel's file times are those of its last tick, up to 10 ms ago."""

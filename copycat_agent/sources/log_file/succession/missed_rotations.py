@@ -17,9 +17,9 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from copycat_agent.formats import Reader
+from copycat_agent.logs import Log
 from copycat_agent.model import SourceOffset, SourcePartition, SourceState
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify, identify_by_name, is_at
@@ -36,9 +36,6 @@ from copycat_agent.sources.log_file.succession.unclaimed import NOBODY_LOOKED, m
 from copycat_agent.sources.log_file.tracked import OpenedFile, TrackedFile
 from copycat_agent.sources.log_file.unfollowed_partitions import Saved
 from copycat_agent.sources.planner import Changes
-
-if TYPE_CHECKING:
-    from copycat_agent.logs import Log
 
 WHY = "it was made and rotated out of the patterns while nobody looked: from its beginning"
 

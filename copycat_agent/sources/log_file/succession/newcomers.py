@@ -11,8 +11,8 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from copycat_agent.logs import Log
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, is_at
@@ -24,9 +24,6 @@ from copycat_agent.sources.log_file.succession.archives import Archives
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.log_file.unfollowed_partitions import Saved
 from copycat_agent.sources.planner import Changes
-
-if TYPE_CHECKING:
-    from copycat_agent.logs import Log
 
 NOT_COMPARED = "it was not compared with other files yet"
 PREVIOUS = "what was not read of it before it was begun anew is looked for, and comes first"

@@ -11,20 +11,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from copycat_agent.formats import TAIL_BYTES, Reader
+from copycat_agent.model import SourceOffset
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.discovery import Warn
+from copycat_agent.sources.files.paths.regular_files import Opener
 from copycat_agent.sources.log_file.descriptors import close_if_stale
 from copycat_agent.sources.log_file.rotation import is_newest, is_rotated
 from copycat_agent.sources.log_file.succession import rules
-
-if TYPE_CHECKING:
-    from copycat_agent.model import SourceOffset
-    from copycat_agent.sources.files.paths.regular_files import Opener
-    from copycat_agent.sources.log_file.tracked import TrackedFile
+from copycat_agent.sources.log_file.tracked import TrackedFile
 
 
 def is_quiet(file: TrackedFile) -> bool:

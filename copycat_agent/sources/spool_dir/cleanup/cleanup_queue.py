@@ -7,17 +7,15 @@ import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.sources.planner import wait_seconds
-from copycat_agent.sources.spool_dir.cleanup.cleaner import FinishedFile
-from copycat_agent.sources.spool_dir.rows import parse
+from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner, CleanupOutcome, FinishedFile
+from copycat_agent.sources.spool_dir.rows import FileRow, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from copycat_agent.logs import Log
     from copycat_agent.model import SourcePartition
-    from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner, CleanupOutcome
     from copycat_agent.sources.spool_dir.listing import DoneFiles
-    from copycat_agent.sources.spool_dir.rows import FileRow
 
 AT_ONCE = 128
 """How many files are handed over at a time."""
