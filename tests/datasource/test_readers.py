@@ -64,6 +64,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Data
 
     monkeypatch.delitem(sys.modules, "wrong", raising=False)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # else another text of the same length within a second counts as the same module
     monkeypatch.syspath_prepend(str(tmp_path))
     return write
 
