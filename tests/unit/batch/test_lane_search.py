@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from copycat_agent.producer import Message, ProducerPool
 
 LETTERS = {"tolerance": "all", "dlq": {"topic": "dlq"}}
+ONE_BAD = [b"bad" if number == 250 else b"%d" % number for number in range(300)]
 
 
 def bad(message: Message) -> DataError | None:
@@ -61,6 +62,12 @@ class Driver:
             assert {result.error for result in results} == {None}
             assert self.batches < most
         return self
+
+    def stuck(self, producers: ProducerPool) -> Exception:
+        """The error that ends it."""
+        while not (error := self.once(producers)[0].error):
+            pass
+        return error
 
 
 def test_one_refused_record_becomes_a_dead_letter_and_all_others_get_through(tmp_path: Path) -> None:
@@ -107,16 +114,13 @@ def test_a_topic_that_takes_less_at_once_gets_smaller_batches_and_nothing_is_cal
 
 
 def test_a_limit_that_is_raised_after_a_find_leaves_batches_as_large_as_before(tmp_path: Path) -> None:
-    lines = [b"%d" % number for number in range(300)]
-    lines[250] = b"bad"
     broker = FakeBroker(refuses=bad)
-    driver = Driver(broker, definition("x:1", "t"), write(tmp_path / "f", *lines))
+    driver = Driver(broker, definition("x:1", "t"), write(tmp_path / "f", *ONE_BAD))
     producers = broker.producers()
-    while not driver.once(producers)[0].error:
-        pass
+    driver.stuck(producers)
     broker.refuses = lambda _: None
     driver.through(producers)
-    assert broker.values == lines
+    assert broker.values == ONE_BAD
     assert set(broker.limits) == {0}, "no client was told to make smaller ones"
 
 
@@ -130,21 +134,18 @@ def test_a_dead_letter_that_is_refused_itself_is_made_smaller(tmp_path: Path) ->
 
 
 def test_a_bad_record_with_tolerance_none_is_named_after_all_before_it_is_committed(tmp_path: Path) -> None:
-    lines = [b"%d" % number for number in range(300)]
-    lines[250] = b"bad"
     broker = FakeBroker(refuses=bad)
-    driver = Driver(broker, definition("x:1", "t"), write(tmp_path / "f", *lines))
+    driver = Driver(broker, definition("x:1", "t"), write(tmp_path / "f", *ONE_BAD))
     producers = broker.producers()
-    while not (error := driver.once(producers)[0].error):
-        pass
+    error = driver.stuck(producers)
     assert isinstance(error, FatalError)
     assert "bytes 890 to 894" in str(error)
-    assert broker.values == lines[:250]
+    assert broker.values == ONE_BAD[:250]
     (again,) = driver.once(producers)
     assert isinstance(again.error, FatalError)
     broker.refuses = lambda _: None
     driver.through(producers)
-    assert broker.values == lines
+    assert broker.values == ONE_BAD
 
 
 def test_a_wrong_clock_blocks_and_loses_nothing(tmp_path: Path) -> None:
